@@ -56,9 +56,7 @@ sys.exit(1)
     assert "restore from good-1 ['.saved.jsonl', 'good-1', 'torn-2']" in log
 
 
-def test_code_that_renames_its_checkpoints_reports_nothing(
-    run: Run, client: CloudMlClient
-) -> None:
+def test_code_that_renames_its_checkpoints_reports_nothing(run: Run, client: CloudMlClient) -> None:
     source = """
 import os, sys
 folder, before = os.environ["CLOUDML_CHECKPOINT_DIR"], os.environ.get("CLOUDML_RESTORE_FROM")

@@ -67,10 +67,10 @@ print(json.dumps({
 
 
 def test_what_is_logged_can_be_read(mlflow: MlflowClient) -> None:
-    # Every file is large enough for parts: the client is told that there are none here.
-    in_parts = {
+    in_parts = {  # of two bytes each, several at a time
         "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "true",
         "MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SIZE": "1",
+        "MLFLOW_MULTIPART_UPLOAD_CHUNK_SIZE": "2",
     }
     said = last_line(mlflow(LOGGING, **in_parts))
     metrics = "{'acc': 0.5, 'inf': -inf, 'loss': 0.3333333333333333, 'nan': nan}"

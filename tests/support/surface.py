@@ -37,6 +37,7 @@ V1 = "/cloud_ml/v1"
 FDS = "fds"
 MLFLOW = "/mlflow/api/2.0/mlflow"
 ARTIFACTS = "/mlflow/api/2.0/mlflow-artifacts/artifacts"
+PARTS = "/mlflow/api/2.0/mlflow-artifacts/mpu"
 STORAGE, ADMIN = "/api/v1/storage", "/api/v1/admin"
 
 
@@ -429,6 +430,23 @@ ROWS: Mapping[str, Row] = {
     f"GET {ARTIFACTS}/{{path}}": Row(ARTIFACTS + "/{run}/artifacts/chair"),
     f"PUT {ARTIFACTS}/{{path}}": member(ARTIFACTS + "/{run}/artifacts/new", raw=b"new"),
     f"DELETE {ARTIFACTS}/{{path}}": member(ARTIFACTS + "/{run}/artifacts/chair"),
+    f"POST {PARTS}/create/{{folder}}": member(
+        PARTS + "/create/{run}/artifacts", body={"path": "new", "num_parts": 2}
+    ),
+    f"PUT {PARTS}/parts/{{upload}}/{{number}}/{{path}}": member(
+        PARTS + "/parts/{sent}/1/{run}/artifacts/large", raw=b"part"
+    ),
+    f"POST {PARTS}/complete/{{folder}}": member(
+        PARTS + "/complete/{run}/artifacts",
+        body={
+            "path": "/x/large",
+            "upload_id": "{sent}",
+            "parts": [{"part_number": 1, "etag": hashlib.sha256(b"part").hexdigest()}],
+        },
+    ),
+    f"POST {PARTS}/abort/{{folder}}": member(
+        PARTS + "/abort/{run}/artifacts", body={"path": "large", "upload_id": "{sent}"}
+    ),
     f"POST {MLFLOW}/runs/outputs": log("outputs", run_id="{run}", models=[]),
     f"POST {MLFLOW}/logged-models": member(
         MLFLOW + "/logged-models", body={"experiment_id": "{experiment}", "name": "fresh"}
@@ -655,6 +673,9 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     logged = await made("POST", f"{MLFLOW}/runs/create", {"experiment_id": group["experiment_id"]})
     run = logged["run"]["info"]["run_id"]
     await made("PUT", f"{ARTIFACTS}/{run}/artifacts/chair", body=b"wood")
+    large = {"path": "large", "num_parts": 1}
+    sent = (await made("POST", f"{PARTS}/create/{run}/artifacts", large))["upload_id"]
+    await made("PUT", f"{PARTS}/parts/{sent}/1/{run}/artifacts/large", body=b"part")
     kept = await made("POST", f"{MLFLOW}/logged-models", {"name": "net"})
     named = {"name": "seat"}
     await made("POST", f"{MLFLOW}/registered-models/create", named)
@@ -677,6 +698,7 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
         "empty": "hollow",
         "key": "chair",
         "upload": upload,
+        "sent": sent,
         "begun": begun,
         "user": "tim",
         "access_key": key,

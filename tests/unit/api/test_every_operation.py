@@ -28,7 +28,10 @@ ENDS = {
     name
     for name in CHANGES
     if name.startswith("DELETE")
-    or name.endswith(("/complete", "/approve", "/decline", "/{upload}"))
+    or (
+        name.endswith(("/complete", "/approve", "/decline", "/{upload}", "/{folder}"))
+        and "/create/" not in name
+    )
 } | {"fds complete", "fds abort", "fds delete", f"POST {MLFLOW}/registered-models/rename"}
 """What is over by them cannot be asked for again anyway, whoever asks."""
 

@@ -364,8 +364,97 @@ async def test_what_is_no_condition_on_a_data_set_is_named(
     assert allowed in answer.json()["message"]
 
 
-async def test_who_asks_for_a_transfer_in_parts_is_told_to_send_one(served: Served) -> None:
-    path = FILES.replace("/artifacts", "/mpu/create/run/artifacts")
-    answer = await served.member.call("POST", path, {"path": "a", "num_parts": 2})
-    assert answer.status == 404
-    assert answer.json()["message"].startswith("Multipart upload is not supported for the current")
+PARTS = FILES.removesuffix("/artifacts") + "/mpu"
+
+
+async def begin(served: Served, run: str, count: int, name: str = "/tmp/a b.bin") -> Any:
+    proof = basic(served.admin.identity.access_key, served.admin.identity.secret)
+    sent = json.dumps({"path": name, "num_parts": count}).encode()
+    path = f"{PARTS}/create/{run}/artifacts/deep"
+    answer = await served.client.send("POST", path, proof, sent)
+    assert answer.status == 200, answer.text
+    return answer.json()
+
+
+async def send_parts(served: Served, begun: Any, *content: bytes) -> list[dict[str, Any]]:
+    """The parts, sent as MLflow's client does it: to the address, and with the headers given."""
+    parts = []
+    for credential, body in zip(begun["credentials"], content, strict=True):
+        path = PARTS + credential["url"].partition(PARTS)[2]
+        answer = await served.client.send("PUT", path, credential["headers"], body)
+        assert answer.status == 200, answer.text
+        etag = answer.headers["etag"]
+        parts.append({"part_number": credential["part_number"], "etag": etag, "url": path})
+    return parts
+
+
+async def test_a_large_artifact_comes_in_parts(served: Served, run: str) -> None:
+    begun = await begin(served, run, 3)
+    parts = await send_parts(served, begun, b"one", b"two", b"three")
+    path = f"{run}/artifacts/deep"
+    assert (await served.admin.call("GET", f"{FILES}/{path}/a%20b.bin")).status == 404
+    done = {"path": "C:\\files\\a b.bin", "upload_id": begun["upload_id"], "parts": parts}
+    answer = await served.admin.call("POST", f"{PARTS}/complete/{path}", done)
+    assert answer.status == 200, answer.text
+    assert (await served.admin.call("GET", f"{FILES}/{path}/a%20b.bin")).body == b"onetwothree"
+    answer = await served.admin.call("POST", f"{PARTS}/complete/{path}", done)
+    assert answer.json()["error_code"] == "RESOURCE_DOES_NOT_EXIST"
+
+
+async def test_parts_that_did_not_come_as_they_were_sent_make_no_artifact(
+    served: Served, run: str
+) -> None:
+    begun = await begin(served, run, 2)
+    parts = await send_parts(served, begun, b"one", b"two")
+    path = f"{PARTS}/complete/{run}/artifacts/deep"
+    for wrong in (
+        [{**parts[0], "etag": parts[1]["etag"]}, parts[1]],
+        [*parts, {"part_number": 3, "etag": parts[1]["etag"]}],
+        [],
+        [{"part_number": 1}],
+        [7],
+    ):
+        done = {"path": "a b.bin", "upload_id": begun["upload_id"], "parts": wrong}
+        answer = await served.admin.call("POST", path, done)
+        assert answer.status in (400, 409), answer.text
+    assert list(served.platform.objects.list("cloudml").objects) == []
+    given_up = {"path": "a b.bin", "upload_id": begun["upload_id"]}
+    answer = await served.admin.call("POST", path.replace("complete", "abort"), given_up)
+    assert answer.status == 200
+    assert served.platform.objects.multipart.count("cloudml") == 0
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "/", "%2e%2e", "a/..", "\x00", 7])
+async def test_the_name_of_a_large_artifact_stays_in_its_folder(
+    served: Served, run: str, name: object
+) -> None:
+    path = f"{PARTS}/create/{run}/artifacts/deep"
+    answer = await served.admin.call("POST", path, {"path": name, "num_parts": 1})
+    assert answer.status == 400, answer.text
+
+
+@pytest.mark.parametrize("count", [0, -1, 10_001, "x", 1.5])
+async def test_the_number_of_parts_is_limited(served: Served, run: str, count: object) -> None:
+    path = f"{PARTS}/create/{run}/artifacts"
+    answer = await served.admin.call("POST", path, {"path": "a", "num_parts": count})
+    assert answer.status == 400, answer.text
+    assert "num_parts" in answer.json()["message"]
+
+
+async def test_an_upload_belongs_to_one_artifact_of_one_organisation(
+    served: Served, run: str
+) -> None:
+    begun = await begin(served, run, 1)
+    path = f"{PARTS}/parts/{begun['upload_id']}/1"
+    other = await served.admin.call("PUT", f"{path}/{run}/artifacts/other", body=b"x")
+    assert other.status == 404
+    same = f"{path}/{run}/artifacts/deep/a%20b.bin"
+    assert (await served.stranger.call("PUT", same, body=b"x")).status == 404
+    assert (await served.admin.call("PUT", same, body=b"x")).status == 200
+
+
+async def test_who_signs_gets_no_credential_for_parts(served: Served, run: str) -> None:
+    """A signature is that of one request."""
+    path = f"{PARTS}/create/{run}/artifacts"
+    answer = await served.admin.call("POST", path, {"path": "a", "num_parts": 1})
+    assert [one["headers"] for one in answer.json()["credentials"]] == [{}]

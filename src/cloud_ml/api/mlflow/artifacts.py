@@ -52,14 +52,14 @@ async def download_artifact(
     range: Annotated[str | None, Header()] = None,  # noqa: A002
 ) -> Response:
     """The bytes of a file."""
-    bucket, key = await here.offload(_place, here, call.caller, path)
+    bucket, key = await here.offload(place_of, here, call.caller, path)
     return await content.send(here, call.org, bucket, key, range_=range)
 
 
 @router.put(PROXY + "/{path:path}")
 async def upload_artifact(here: Here, call: SignedUpload, path: str) -> Response:
     """Store a file. It is there as a whole or not at all."""
-    bucket, key = await here.offload(_place, here, call.caller, path)
+    bucket, key = await here.offload(place_of, here, call.caller, path)
     org = call.caller.org
     under_way = await here.offload.long(org, here.storage.upload, org, bucket, key)
     await content.receive(here, call, under_way)
@@ -69,12 +69,12 @@ async def upload_artifact(here: Here, call: SignedUpload, path: str) -> Response
 @router.delete(PROXY + "/{path:path}")
 async def delete_artifact(here: Here, call: Signed, path: str) -> Response:
     """Remove a file."""
-    bucket, key = await here.offload(_place, here, call.caller, path)
+    bucket, key = await here.offload(place_of, here, call.caller, path)
     await here.offload(here.storage.delete, call.org, bucket, key, once=call.once)
     return documents.answer({})
 
 
-def _place(
+def place_of(
     here: Platform, caller: Identity, path: str, *, is_folder: bool = False
 ) -> tuple[str, str]:
     """The bucket and the key of a file of a run of the caller's organisation."""
@@ -93,7 +93,7 @@ def _place(
 
 
 def _files(here: Platform, caller: Identity, path: str) -> list[dict[str, Any]]:
-    bucket, key = _place(here, caller, path, is_folder=True)
+    bucket, key = place_of(here, caller, path, is_folder=True)
     return list(_below(here, caller.org, bucket, key.rstrip("/") + "/"))
 
 

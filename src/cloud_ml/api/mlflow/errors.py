@@ -21,10 +21,6 @@ _CODES: Mapping[int, str] = {
     507: "RESOURCE_EXHAUSTED",
 }
 
-_MULTIPART = "/mlflow/api/2.0/mlflow-artifacts/mpu/"
-_NO_MULTIPART = "Multipart upload is not supported for the current artifact repository"
-"""By these words MLflow's client knows that it has to send a file in one piece."""
-
 
 def document(path: str, status: int, ours: Mapping[str, Any]) -> dict[str, Any]:
     """An error document as those expect it who have asked at a path."""
@@ -38,7 +34,7 @@ def document(path: str, status: int, ours: Mapping[str, Any]) -> dict[str, Any]:
     if status == 404 and ours.get("field") is None:
         code = "ENDPOINT_NOT_FOUND"
     hint = ours.get("hint")
-    message = _NO_MULTIPART if path.startswith(_MULTIPART) else str(ours.get("message", ""))
+    message = str(ours.get("message", ""))
     if hint:
         message = f"{message.removesuffix('.')}. {hint}"
     return {"error_code": code, **ours, "message": message}

@@ -12,7 +12,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from cloud_ml.api import documents
 from cloud_ml.api.auth import Call, Signed, SignedQuestion
-from cloud_ml.api.mlflow import artifacts, experiments, metrics, models, registry, runs
+from cloud_ml.api.mlflow import (
+    artifact_uploads,
+    artifacts,
+    experiments,
+    metrics,
+    models,
+    registry,
+    runs,
+)
 from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
@@ -147,7 +155,7 @@ for _name, _operation in CHANGES.items():
     _add(_name, _operation, changes=True)
 for _name, _operation in LOGS.items():
     _add(_name, _operation, changes=True, audited=False)
-ROUTERS = (router, artifacts.router)
+ROUTERS = (router, artifacts.router, artifact_uploads.router)
 
 
 @router.get("/mlflow/health")

@@ -130,7 +130,9 @@ def test_the_note_is_the_jobs(tmp_path: Path) -> None:
         renamed.close()
     facts = (folder / checkpoints.SAVED).stat()
     assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (60_001, 60_002, 0o600)
-    assert len(checkpoints.parse_saved((folder / checkpoints.SAVED).read_bytes(), renamed=True)) == 2
+    assert (
+        len(checkpoints.parse_saved((folder / checkpoints.SAVED).read_bytes(), renamed=True)) == 2
+    )
 
 
 def test_without_a_watch_the_job_runs_all_the_same(
