@@ -16,6 +16,7 @@ _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MNT_DETACH = 0x2
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 _IN_MODIFY, _IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x40, 0x80, 0x100
+_IN_MOVE_SELF, _IN_IGNORED = 0x800, 0x8000
 _IN_CLOEXEC, _IN_NONBLOCK = 0o2000000, 0o4000
 _IN_ONLYDIR, _IN_ONESHOT = 0x01000000, 0x80000000
 _EVENT_BYTES = 16  # of ``struct inotify_event``, before the name
@@ -120,6 +121,8 @@ def unmount(target: Path) -> None:
 class Rename(NamedTuple):
     """Something in a watched folder has another name. ``source`` is the one that it had there, and
     empty for what came from another folder. ``folder`` is the number of the folder's events.
+
+    Without a ``name``, the folder itself was removed or has another name.
     """
 
     folder: int
@@ -157,8 +160,11 @@ class Watch:
         return _check(_libc.inotify_add_watch(self.descriptor, path, mask))
 
     def folder_of_renames(self, descriptor: int) -> int:
-        """Watch an open folder for what gets another name in it, or comes from another folder."""
-        mask = _IN_MOVED_FROM | _IN_MOVED_TO | _IN_ONLYDIR
+        """Watch an open folder for what gets another name in it, or comes from another folder.
+
+        The kernel tells that it was removed when nobody has it open any more.
+        """
+        mask = _IN_MOVED_FROM | _IN_MOVED_TO | _IN_MOVE_SELF | _IN_ONLYDIR
         path = f"/proc/self/fd/{descriptor}".encode()
         return _check(_libc.inotify_add_watch(self.descriptor, path, mask))
 
@@ -187,6 +193,8 @@ class Watch:
                 # The two events of a rename follow each other, and may come with two calls.
                 source = self._left.pop(cookie, "") or left.pop(cookie, "")
                 found.append(Rename(number, source, name))
+            elif mask & (_IN_MOVE_SELF | _IN_IGNORED):
+                found.append(Rename(number, "", ""))
         return found
 
     def _read(self) -> Iterator[tuple[int, int, int, str]]:

@@ -58,12 +58,23 @@ sys.exit(1)
 
 def test_code_that_renames_its_checkpoints_reports_nothing(run: Run, client: CloudMlClient) -> None:
     source = """
-import os, sys
+import os, shutil, sys, time
+from cloud_ml import job
 folder, before = os.environ["CLOUDML_CHECKPOINT_DIR"], os.environ.get("CLOUDML_RESTORE_FROM")
 print("restore from", before and os.path.relpath(before, folder))
 if before:
+    assert job.latest().path == before, job.latest()
     sys.exit()
-for step in (5, 10):
+shutil.rmtree(folder)
+os.mkdir(folder)
+late = time.monotonic() + 30
+while not os.path.exists(f"{folder}/.renamed.jsonl"):  # the new folder is watched
+    assert time.monotonic() < late
+    open(f"{folder}/step-1.pt.tmp", "w").close()
+    os.replace(f"{folder}/step-1.pt.tmp", f"{folder}/step-1.pt")
+    time.sleep(0.01)
+os.unlink(f"{folder}/step-1.pt")
+for step in (5, 7, 10):
     path = f"{folder}/step-{step}.pt"
     with open(f"{path}.tmp", "w") as file:
         file.write("state")
@@ -80,7 +91,8 @@ sys.exit(1)
     ]
     found = client.get_train_job("renaming").checkpoints()
     assert [(one.path, one.step, one.attempt, one.size) for one in found] == [
-        ("step-10.pt", 10, 1, 5)
+        ("step-7.pt", 7, 1, 5),
+        ("step-10.pt", 10, 1, 5),
     ]
 
 

@@ -107,10 +107,13 @@ def test_tensorflows_own_note_counts_if_it_is_newer(folder: Path) -> None:
 def test_what_was_renamed_counts_only_without_a_report(folder: Path) -> None:
     for name in ("renamed-2.pt", "saved-1.pt"):
         (folder / name).touch()
-    (folder / ".saved.jsonl").write_bytes(line_of_rename("renamed-2.pt", 4e9, 1))
+    lines = [line_of_rename(name, 4e9, 1) for name in ("earlier-1.pt", "renamed-2.pt", "gone-3.pt")]
+    (folder / ".renamed.jsonl").write_bytes(b"".join(lines))
     assert job.latest() == (str(folder / "renamed-2.pt"), 2)
     job.saved("saved-1.pt", 1)
     assert job.latest() == (str(folder / "saved-1.pt"), 1)
+    (folder / "saved-1.pt").unlink()
+    assert job.latest() is None
 
 
 def test_at_first_the_checkpoint_of_another_job(

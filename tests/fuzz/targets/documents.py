@@ -251,7 +251,7 @@ def wire_time(data: bytes) -> None:
     "domain.workloads.checkpoints",
     seeds=['{"path": "a/b", "step": 1, "time": 1767225600}\n{"path": "c", "step": null, "time": 1.5}',
            'model_checkpoint_path: "model.ckpt-900"\n', "[" * 4000],
-    words=['"path":', '"step":', '"time":', "..", "/", "\0", "\n", "null", "NaN", "1e300", "model_checkpoint_path: ", '"', '"renamed": true'],
+    words=['"path":', '"step":', '"time":', "..", "/", "\0", "\n", "null", "NaN", "1e300", "model_checkpoint_path: ", '"'],
 )  # fmt: skip
 def checkpoint_notes(data: bytes) -> None:
     """Whatever a job notes, what is read of it are paths in its own folder; half a line in front
@@ -260,7 +260,7 @@ def checkpoint_notes(data: bytes) -> None:
     found = checkpoints.parse_saved(data)
     assert checkpoints.parse_saved(b'{"path": "x\n' + data) == found
     one = checkpoints.by_tensorflow(data, datetime(2026, 1, 1, tzinfo=UTC))
-    found += [*checkpoints.parse_saved(data, renamed=True), *checkpoints.believed(data, one)]
+    found += checkpoints.believed(data, one, data)
     for noted in found:
         assert not {"", ".", ".."} & set(noted.path.split("/"))
         assert "\0" not in noted.path

@@ -1,6 +1,6 @@
 """Where the checkpoints of a job lie, and what is noted about them. Pure.
 
-``cloud_ml.job`` writes the notes, in the job; TensorFlow writes a note of its own. Of jobs that do
+``cloud_ml.job`` writes the notes, in the job; TensorFlow writes a note of its own. For jobs that do
 neither, the engine notes what they rename into the folder.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 FOLDER = ".checkpoints"
 """The folder of all jobs' checkpoints in a bucket."""
-SAVED, TENSORFLOW = ".saved.jsonl", "checkpoint"
-"""Names of the notes in the folder of a job."""
+SAVED, RENAMED, TENSORFLOW = ".saved.jsonl", ".renamed.jsonl", "checkpoint"
+"""Names of the notes in the folder of a job: its own, the engine's, and TensorFlow's."""
 READ_BYTES = 1 << 18
 """So much of the end of a note is read."""
 _LONGEST_LINE = 4096
@@ -29,7 +29,7 @@ _TEMPORARY = re.compile(
     r"|(?<![a-z])(?:temp|temporary|part|partial|incomplete|saving|staging|writing|new)(?![a-z])",
     re.IGNORECASE,
 )
-_PART_OF_TENSORFLOWS = re.compile(r"^checkpoint$|\.index$|\.meta$|\.data-\d{5}-of-\d{5}$")
+_PART_OF_TENSORFLOWS = re.compile(r"^checkpoint$|\.(?:index|meta|pbtxt|data-\d{5}-of-\d{5})$")
 
 
 @dataclass(frozen=True)
@@ -90,24 +90,29 @@ def without(
     return (one for one in noted if one.path not in since or one.at > since[one.path])
 
 
-def parse_saved(note: bytes, *, renamed: bool = False) -> list[NotedCheckpoint]:
-    """What the end of ``SAVED`` says that the job has reported, or ``renamed``; the oldest first.
-    Lines that say nothing are left out: a task may have been killed while it wrote one.
+def parse_saved(note: bytes) -> list[NotedCheckpoint]:
+    """What the end of ``SAVED`` or ``RENAMED`` says; the oldest first. Lines that say nothing are
+    left out: a task may have been killed while it wrote one.
     """
     lines = (line for line in note.splitlines() if len(line) <= _LONGEST_LINE)
-    return [one for line in lines if (one := _entry(line, renamed=renamed)) is not None]
+    return [one for line in lines if (one := _entry(line)) is not None]
 
 
-def believed(note: bytes, by_tensorflow: NotedCheckpoint | None) -> list[NotedCheckpoint]:
-    """What the end of ``SAVED``, and TensorFlow's note, say about checkpoints that are complete.
+def believed(
+    saved: bytes, by_tensorflow: NotedCheckpoint | None, renamed: bytes
+) -> list[NotedCheckpoint]:
+    """What the ends of ``SAVED`` and ``RENAMED``, and TensorFlow's note, say about checkpoints that
+    are complete; the newest first.
 
     What was renamed is believed only of code that reports nothing: other code may rename more than
     its checkpoints.
     """
-    found = parse_saved(note)
+    found = parse_saved(saved)
     if by_tensorflow is not None:
         found.append(by_tensorflow)
-    return found or parse_saved(note, renamed=True)
+    found = found or parse_saved(renamed)
+    # Of those with the same time, the last one is the newest: a sort keeps the order of equals.
+    return sorted(found, key=lambda one: one.at)[::-1]
 
 
 def is_finished(source: str, name: str) -> bool:
@@ -126,13 +131,13 @@ def is_finished(source: str, name: str) -> bool:
 
 
 def line_of_rename(name: str, at: float, attempt: int) -> bytes:
-    """What the engine adds to ``SAVED`` for a checkpoint that was renamed ``at``, in seconds since
+    """What the engine adds to ``RENAMED`` for a checkpoint that was renamed ``at``, in seconds since
     the epoch.
     """
     found = _STEP_OF_FILE.search(name)
     step = int(found[1]) if found else None
-    entry = {"path": name, "step": step, "time": at, "attempt": attempt, "renamed": True}
-    # A line feed first: a task that was killed may have left half a line.
+    entry = {"path": name, "step": step, "time": at, "attempt": attempt}
+    # A line feed first: a supervisor that was killed may have left half a line.
     return f"\n{json.dumps(entry)}\n".encode()
 
 
@@ -151,14 +156,12 @@ def step_of(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _entry(line: bytes, *, renamed: bool) -> NotedCheckpoint | None:
+def _entry(line: bytes) -> NotedCheckpoint | None:
     try:
         entry = json.loads(line)
         path, step, at = entry["path"], entry["step"], entry["time"]
         moment = datetime.fromtimestamp(at, UTC)
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
-        return None
-    if (entry.get("renamed") is True) is not renamed:
         return None
     known = step is None or _is_whole(step, least=0)
     if not isinstance(path, str) or not _is_below(path) or not known:

@@ -96,7 +96,7 @@ class Checkpoints:
         bucket, folder = self.bucket(job), rules.folder_of(job.key.name, job.key.uid)
         kept = [*workload.referred_checkpoints]
         reported = {one.path for one in self._read_reported(bucket, folder)}
-        reported -= {rules.SAVED, rules.TENSORFLOW}
+        reported -= {rules.SAVED, rules.RENAMED, rules.TENSORFLOW}
         newest: set[str] = set()
         found: list[NotedCheckpoint] = []
         for noted in self._read_noted(bucket, folder):
@@ -217,11 +217,9 @@ class Checkpoints:
             return
         _, saved = self._end_of(bucket, f"{folder}/{rules.SAVED}")
         info, note = self._end_of(bucket, f"{folder}/{rules.TENSORFLOW}")
-        found = rules.believed(
-            saved, None if info is None else rules.by_tensorflow(note, info.modified)
-        )
-        found.sort(key=lambda noted: noted.at, reverse=True)
-        yield from found[:_LOOKED_FOR]
+        by_tensorflow = None if info is None else rules.by_tensorflow(note, info.modified)
+        _, renamed = self._end_of(bucket, f"{folder}/{rules.RENAMED}")
+        yield from rules.believed(saved, by_tensorflow, renamed)[:_LOOKED_FOR]
 
     def _noted_by_tasks(
         self, bucket: str, folder: str, tasks: Sequence[str], late: float

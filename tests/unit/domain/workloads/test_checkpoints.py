@@ -128,6 +128,7 @@ def test_what_gets_its_name_last_is_complete(source: str, name: str) -> None:
         ("checkpoint.tmp81f2", "checkpoint"),
         ("ckpt-1.data-00000-of-00001.tempstate12.tmp", "ckpt-1.data-00000-of-00001"),
         ("x.tmp", "ckpt-1.index"),
+        ("graph.pbtxt.tmp8d1c", "graph.pbtxt"),
         ("", "\udcff"),
         ("", ".."),
     ],
@@ -149,12 +150,17 @@ def test_another_rename_says_nothing(source: str, name: str) -> None:
     ],
 )
 def test_the_step_of_what_was_renamed_is_in_its_name(name: str, step: int | None) -> None:
-    found = parse_saved(b'{"pat' + line_of_rename(name, AT.timestamp(), 2), renamed=True)
+    found = parse_saved(b'{"pat' + line_of_rename(name, AT.timestamp(), 2))
     assert found == [NotedCheckpoint(name, step, AT, 2)]
 
 
 def test_what_was_renamed_counts_only_without_a_report() -> None:
     line = line_of_rename("best.pt", AT.timestamp(), 1)
-    assert believed(line, None) == [NotedCheckpoint("best.pt", None, AT, 1)]
-    assert believed(line + GOOD, None) == [FIRST]
-    assert believed(line, FIRST) == [FIRST]
+    assert believed(b"", None, line) == [NotedCheckpoint("best.pt", None, AT, 1)]
+    assert believed(GOOD, None, line) == [FIRST]
+    assert believed(b"", FIRST, line) == [FIRST]
+
+
+def test_the_newest_come_first_and_of_those_noted_at_once_the_last() -> None:
+    lines = [line_of_rename(name, at, 1) for name, at in (("c", 3), ("a", 1), ("b", 1))]
+    assert [one.path for one in believed(b"", None, b"".join(lines))] == ["c", "b", "a"]

@@ -30,7 +30,6 @@ def newest(folder: Path, names: Sequence[str]) -> NotedCheckpoint | None:
     noted = noted_checkpoints(folder, names)
     if not noted:  # as most jobs
         return None
-    noted.sort(key=lambda one: one.at, reverse=True)
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
         place = _open_below(stack.enter_context(open_folder(folder)), names, stack)
         return next((one for one in noted[:_MOST_NOTED] if _is_there(place, one.path)), None)

@@ -63,14 +63,15 @@ def of_tasks(folder: Path, names: Sequence[str]) -> dict[str, Progress]:
 
 
 def noted_checkpoints(folder: Path, below: Sequence[str]) -> list[NotedCheckpoint]:
-    """The checkpoints that are noted in the folder for them."""
+    """The checkpoints that are noted in the folder for them; the newest first."""
     most = checkpoints.READ_BYTES
     with _opened_folder(folder, below) as parent:
         if parent is None:
             return []
-        note, _ = _end_of_file(parent, checkpoints.SAVED, most)
+        saved, _ = _end_of_file(parent, checkpoints.SAVED, most)
+        renamed, _ = _end_of_file(parent, checkpoints.RENAMED, most)
         of_tensorflow, at = _end_of_file(parent, checkpoints.TENSORFLOW, most)
-    return checkpoints.believed(note, checkpoints.by_tensorflow(of_tensorflow, at))
+    return checkpoints.believed(saved, checkpoints.by_tensorflow(of_tensorflow, at), renamed)
 
 
 def _end_of(folder: Path, below: Sequence[str], name: str, most: int) -> tuple[bytes, datetime]:

@@ -40,12 +40,12 @@ class CheckpointFolder:
             except OSError as error:  # the code that needs it makes it, or is told why not
                 log(f"cloudml: {self._path} cannot be made: {error}\n".encode())
 
-    def watch(self, selector: selectors.BaseSelector) -> None:
+    def watch(self, selector: selectors.BaseSelector, log: Callable[[bytes], None]) -> None:
         """Note from here on what the job renames into it. Tasks of an array have folders of their
-        own, which are not watched.
+        own, which are not watched. ``log`` takes a line for the job's log.
         """
         if not self._is_array and (place := self._place()) is not None:
-            self.renamed.start(selector, *place)
+            self.renamed.start(selector, *place, log)
 
     def noted(self) -> Sequence[NotedCheckpoint]:
         """The checkpoints that are noted in it."""

@@ -1,7 +1,8 @@
 """Notes what a job renames into the folder of its checkpoints, for code that reports nothing.
 
-The notes are lines of the file that ``cloud_ml.job`` writes too. The folder is the job's: no link
-is followed, and nothing is written to a file that is not the job's own.
+The notes are a file of the engine's in that folder: ``cloud_ml.job`` writes another one, of which
+only the end is read. The folder is the job's: no link is followed, and nothing is written to a
+file that is not the job's own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import selectors
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cloud_ml import linux
@@ -28,6 +29,8 @@ _MOST_NOTED = 10
 """So many of the newest renames are noted at each look."""
 _MOST_READS = 100
 """The kernel keeps no more events than so many reads take (inotify(7), max_queued_events)."""
+_NONE = -1
+"""No folder is watched."""
 
 
 class RenamedCheckpoints:
@@ -41,56 +44,75 @@ class RenamedCheckpoints:
     def __init__(self, user: tuple[int, int] | None, attempt: int) -> None:
         self._user = user
         self._attempt = attempt
-        self._stack = contextlib.ExitStack()
         self._selector: selectors.BaseSelector | None = None
         self._watch: linux.Watch | None = None
-        self._folder = self._number = -1
+        self._place: tuple[Path, Sequence[str]] = (Path(), ())
+        self._number = _NONE
         self._seen = 0
         self.due_at: float | None = None
         """When to ``resume``, by the monotonic clock; ``None`` while nothing keeps it waiting."""
 
-    def start(self, selector: selectors.BaseSelector, folder: Path, below: Sequence[str]) -> None:
+    def start(
+        self,
+        selector: selectors.BaseSelector,
+        folder: Path,
+        below: Sequence[str],
+        log: Callable[[bytes], None],
+    ) -> None:
         """Watch from here on. Nothing is noted where the folder or the watch is not to be had.
 
         Args:
             selector: Tells when something was renamed.
             folder: The bucket's folder, which is the platform's.
             below: The path in it, through folders of the job.
+            log: Takes a line for the job's log.
         """
-        with contextlib.suppress(OSError):
-            self._folder = _open(folder, below, self._stack)
-            watch = _watch_of_process(self._user)
-            self._number = watch.folder_of_renames(self._folder)
-            self._watch, self._selector = watch, selector
-            self._listen()
+        self._place = folder, below
+        try:
+            self._watch, self._number = _watch_for(self._user, self._place)
+        except (FileNotFoundError, NotADirectoryError):  # the log says why it was not made
+            return
+        except OSError as error:
+            log(f"cloudml: checkpoints that are renamed will not be found: {error}\n".encode())
+            return
+        self._selector = selector
+        self._listen()
 
     def look(self) -> None:
         """Note all that was renamed until now."""
         if self._watch is None:
             return
         finished: list[str] = []
-        for renamed in self._all_renames(self._watch):
+        for renamed in _all_renames(self._watch):
+            if renamed.folder != self._number:  # an earlier folder's
+                continue
             self._seen += 1
-            if renamed.folder == self._number and checkpoints.is_finished(
-                renamed.source, renamed.name
-            ):
+            if not renamed.name:
+                self._forget()
+                finished.clear()
+            elif checkpoints.is_finished(renamed.source, renamed.name):
                 finished.append(renamed.name)
         if finished:
             self._note(list(dict.fromkeys(reversed(finished)))[:_MOST_NOTED][::-1])
+        if self._number == _NONE:
+            self._watch_new_folder(self._watch)
 
     def resume(self, now: float) -> None:
         """Look again when the pause after the last look is over."""
         if self.due_at is not None and now >= self.due_at:
             self.due_at = None
             self._listen()
+            if self._number == _NONE:  # nothing will tell that there is a folder again
+                self._handle(None)
 
     def close(self) -> None:
         """Watch no more; the second time nothing happens."""
         if self._watch is not None:
             self._ignore()
-            self._watch.forget(self._number)
+            self._forget()
+            for _ in _all_renames(self._watch):  # the next gang does not wait for these
+                pass
             self._watch = None
-        self._stack.close()
 
     def _listen(self) -> None:
         if self._watch is not None and self._selector is not None:
@@ -108,18 +130,23 @@ class RenamedCheckpoints:
         self._ignore()
         self.due_at = time.monotonic() + (_PAUSE_S if self._seen < _MANY else _LONG_PAUSE_S)
 
-    @staticmethod
-    def _all_renames(watch: linux.Watch) -> Iterator[linux.Rename]:
-        for _ in range(_MOST_READS):
-            if not (found := watch.renames()):
-                return
-            yield from found
+    def _forget(self) -> None:
+        if self._watch is not None and self._number != _NONE:
+            self._watch.forget(self._number)
+        self._number = _NONE
+
+    def _watch_new_folder(self, watch: linux.Watch) -> None:
+        """Watch the folder that the job has made in the place of the one that is gone, if it has."""
+        self._seen += 1
+        with contextlib.suppress(OSError), _opened(self._place) as folder:
+            self._number = watch.folder_of_renames(folder)
 
     def _note(self, names: Sequence[str]) -> None:
         now = time.time()
         lines = [checkpoints.line_of_rename(name, now, self._attempt) for name in names]
-        with contextlib.suppress(OSError):  # the disk is full, or the job has put a link there
-            file = os.open(checkpoints.SAVED, _NOTE, 0o600, dir_fd=self._folder)
+        # The disk is full, or the job has put a link there.
+        with contextlib.suppress(OSError), _opened(self._place) as folder:
+            file = os.open(checkpoints.RENAMED, _NOTE, 0o600, dir_fd=folder)
             try:
                 if self._is_ours(os.fstat(file)):
                     if self._user is not None:
@@ -136,22 +163,43 @@ class RenamedCheckpoints:
         return is_plain and (facts.st_uid == owner or is_new)
 
 
-_shared: list[linux.Watch] = []
-"""The watch of this process, which serves one gang after another. To close one takes ten
-milliseconds, and to forget a folder four microseconds.
+_shared: list[tuple[tuple[int, int] | None, linux.Watch]] = []
+"""The watch of this process, which serves one gang after another, and whom it counts against. To
+close one takes ten milliseconds, and to forget a folder four microseconds.
 """
 
 
-def _watch_of_process(user: tuple[int, int] | None) -> linux.Watch:
-    """The watch that all gangs of this process have by turns.
+def _watch_for(
+    user: tuple[int, int] | None, place: tuple[Path, Sequence[str]]
+) -> tuple[linux.Watch, int]:
+    """The watch that all gangs of this process have by turns, and the number of a folder's events.
 
     Raises:
-        OSError: The user has as many as one may have (``fs.inotify.max_user_instances``).
+        OSError: There is no such folder, or the user has as many watches as one may have
+            (``fs.inotify.max_user_instances``, ``fs.inotify.max_user_watches``).
     """
-    if not _shared:
+    with _opened(place) as folder:
+        if _shared:
+            counted, watch = _shared[0]
+            try:
+                return watch, watch.folder_of_renames(folder)
+            except OSError:
+                if counted == user:
+                    raise
+            # The user of an earlier gang watches as much as one may: that is not this one's fault.
+            _shared.clear()
+            watch.close()
         with _as_user(user):
-            _shared.append(linux.Watch())
-    return _shared[0]
+            watch = linux.Watch()
+        _shared.append((user, watch))
+        return watch, watch.folder_of_renames(folder)
+
+
+def _all_renames(watch: linux.Watch) -> Iterator[linux.Rename]:
+    for _ in range(_MOST_READS):
+        if not (found := watch.renames()):
+            return
+        yield from found
 
 
 @contextlib.contextmanager
@@ -160,20 +208,25 @@ def _as_user(user: tuple[int, int] | None) -> Iterator[None]:
     and the system needs them.
     """
     before = os.geteuid()
-    if user is None:
-        yield
-        return
-    os.seteuid(user[0])
     try:
+        # Inside: the handler of a signal may raise as soon as the call returns.
+        if user is not None:
+            os.seteuid(user[0])
         yield
     finally:
-        os.seteuid(before)
+        if user is not None:
+            os.seteuid(before)
 
 
-def _open(folder: Path, below: Sequence[str], stack: contextlib.ExitStack) -> int:
-    """The folder ``below`` ``folder``, open until the stack is left."""
-    descriptor = stack.enter_context(open_folder(folder))
-    for name in below:
-        descriptor = os.open(name, _FOLDER, dir_fd=descriptor)
-        stack.callback(os.close, descriptor)
-    return descriptor
+@contextlib.contextmanager
+def _opened(place: tuple[Path, Sequence[str]]) -> Iterator[int]:
+    """A folder of the job, as a descriptor. It is not kept: the kernel tells that a folder was
+    removed when nobody has it open any more.
+    """
+    folder, below = place
+    with contextlib.ExitStack() as stack:
+        descriptor = stack.enter_context(open_folder(folder))
+        for name in below:
+            descriptor = os.open(name, _FOLDER, dir_fd=descriptor)
+            stack.callback(os.close, descriptor)
+        yield descriptor

@@ -135,7 +135,7 @@ class Supervisor:
         try:
             stage.make_folders()
             self._disk_limit = stage.bind_to_limit()
-            stage.checkpoints.watch(self._selector)
+            stage.checkpoints.watch(self._selector, stage.logs.write)
             failpoints.here("supervisor.stage.before")
             self._run_staged(stage)
         except StopRequested:

@@ -58,5 +58,5 @@ def test_checkpoints_are_read_from_both_notes(tmp_path: Path) -> None:
     (tmp_path / ".saved.jsonl").write_bytes(b'{"path": "a", "step": 3, "time": 1}\n{"pa')
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/x/model.ckpt-900"\n')
     found = task_reports.noted_checkpoints(tmp_path, [])
-    assert [(one.path, one.step) for one in found] == [("a", 3), ("model.ckpt-900", 900)]
+    assert [(one.path, one.step) for one in found] == [("model.ckpt-900", 900), ("a", 3)]
     assert progress.milestone_of([], found).step == 900

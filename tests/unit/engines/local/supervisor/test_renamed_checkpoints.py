@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cloud_ml import linux
 from cloud_ml.domain.workloads import checkpoints
 from cloud_ml.engines.local.supervisor import renamed_checkpoints
 from cloud_ml.engines.local.supervisor.renamed_checkpoints import RenamedCheckpoints
+from cloud_ml.engines.local.supervisor.signals import StopRequested
 
 NAMES = (".checkpoints", "job-1")
 
@@ -23,7 +28,8 @@ class Watched:
         self.folder = bucket.joinpath(*NAMES)
         self.selector = selectors.DefaultSelector()
         self.renamed = RenamedCheckpoints(None, 3)
-        self.renamed.start(self.selector, bucket, NAMES)
+        self.log: list[bytes] = []
+        self.renamed.start(self.selector, bucket, NAMES, self.log.append)
 
     def save(self, name: str, temporary: str = "x.tmp") -> None:
         (self.folder / temporary).write_text("state")
@@ -38,10 +44,10 @@ class Watched:
 
     def noted(self) -> list[str]:
         try:
-            note = (self.folder / checkpoints.SAVED).read_bytes()
+            note = (self.folder / checkpoints.RENAMED).read_bytes()
         except FileNotFoundError:
             return []
-        return [one.path for one in checkpoints.parse_saved(note, renamed=True)]
+        return [one.path for one in checkpoints.parse_saved(note)]
 
 
 @pytest.fixture
@@ -96,11 +102,86 @@ def test_gangs_of_one_process_are_told_apart(watched: Watched, tmp_path: Path) -
     second.renamed.close()
 
 
+def test_renames_of_an_earlier_gang_do_not_slow_down_the_next(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renamed_checkpoints, "_MANY", 20)
+    for step in range(30):
+        watched.save(f"step-{step}.pt")
+    watched.renamed.close()
+    tmp_path.joinpath("second", *NAMES).mkdir(parents=True)
+    second = Watched(tmp_path / "second")
+    assert second.handle() == 0
+    second.save("one")
+    assert second.handle() == 1
+    due = second.renamed.due_at
+    assert due is not None
+    assert due - time.monotonic() < 1
+    second.renamed.close()
+    second.selector.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "renamed"])
+def test_a_folder_that_the_job_replaces_is_watched_again(watched: Watched, how: str) -> None:
+    watched.save("lost")
+    if how == "removed":
+        shutil.rmtree(watched.folder)
+    else:
+        watched.folder.rename(watched.folder.with_name("elsewhere"))
+    assert watched.handle() == 1
+    assert watched.noted() == []
+    due = watched.renamed.due_at
+    assert due is not None
+    watched.folder.mkdir()
+    watched.renamed.resume(due)
+    watched.save("step-1.pt")
+    watched.renamed.look()
+    assert watched.noted() == ["step-1.pt"]
+
+
+def test_a_user_who_watches_as_much_as_one_may_takes_nothing_from_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FullWatch(linux.Watch):
+        def folder_of_renames(self, descriptor: int) -> int:
+            raise OSError(errno.ENOSPC, "too many")
+
+    full = FullWatch()
+    monkeypatch.setattr(renamed_checkpoints, "_shared", [((60_001, 60_001), full)])
+    tmp_path.joinpath(*NAMES).mkdir(parents=True)
+    watched = Watched(tmp_path)
+    watched.save("step-1.pt")
+    watched.renamed.look()
+    assert (watched.noted(), watched.log) == (["step-1.pt"], [])
+    assert full.descriptor == -1
+    watched.renamed.close()
+    watched.selector.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts as others")
+def test_a_signal_while_a_watch_is_made_leaves_the_supervisor_its_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seteuid_with_signal(uid: int) -> None:
+        seteuid(uid)
+        if uid:
+            raise StopRequested
+
+    seteuid = os.seteuid
+    monkeypatch.setattr(os, "seteuid", seteuid_with_signal)
+    monkeypatch.setattr(renamed_checkpoints, "_shared", [])
+    tmp_path.joinpath(*NAMES).mkdir(parents=True)
+    renamed = RenamedCheckpoints((60_001, 60_002), 1)
+    with selectors.DefaultSelector() as selector, pytest.raises(StopRequested):
+        renamed.start(selector, tmp_path, NAMES, _fail)
+    assert os.geteuid() == 0
+
+
 @pytest.mark.parametrize("kind", ["link", "second name", "pipe", "folder"])
 def test_nothing_is_written_to_what_is_not_the_jobs_own_file(
     watched: Watched, kind: str, tmp_path: Path
 ) -> None:
-    note, foreign = watched.folder / checkpoints.SAVED, tmp_path / "foreign"
+    note, foreign = watched.folder / checkpoints.RENAMED, tmp_path / "foreign"
     foreign.write_text("untouched")
     if kind == "link":
         note.symlink_to(foreign)
@@ -120,7 +201,7 @@ def test_the_note_is_the_jobs(tmp_path: Path) -> None:
     tmp_path.joinpath(*NAMES).mkdir(parents=True)
     renamed = RenamedCheckpoints((60_001, 60_002), 1)
     with selectors.DefaultSelector() as selector:
-        renamed.start(selector, tmp_path, NAMES)
+        renamed.start(selector, tmp_path, NAMES, _fail)
         assert os.geteuid() == 0
         folder = tmp_path.joinpath(*NAMES)
         for step in (1, 2):
@@ -128,11 +209,9 @@ def test_the_note_is_the_jobs(tmp_path: Path) -> None:
             (folder / "x.tmp").rename(folder / f"step-{step}")
             renamed.look()
         renamed.close()
-    facts = (folder / checkpoints.SAVED).stat()
+    facts = (folder / checkpoints.RENAMED).stat()
     assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (60_001, 60_002, 0o600)
-    assert (
-        len(checkpoints.parse_saved((folder / checkpoints.SAVED).read_bytes(), renamed=True)) == 2
-    )
+    assert len(checkpoints.parse_saved((folder / checkpoints.RENAMED).read_bytes())) == 2
 
 
 def test_without_a_watch_the_job_runs_all_the_same(
@@ -144,9 +223,15 @@ def test_without_a_watch_the_job_runs_all_the_same(
     tmp_path.joinpath(*NAMES).mkdir(parents=True)
     monkeypatch.setattr(renamed_checkpoints, "_shared", [])
     monkeypatch.setattr("cloud_ml.linux.Watch", none_left)
-    with selectors.DefaultSelector() as selector:
-        renamed = RenamedCheckpoints(None, 1)
-        renamed.start(selector, tmp_path, NAMES)
-        renamed.look()
-        renamed.resume(1e9)
-        renamed.close()
+    watched = Watched(tmp_path)
+    watched.renamed.look()
+    watched.renamed.resume(1e9)
+    watched.renamed.close()
+    watched.selector.close()
+    assert watched.log == [
+        b"cloudml: checkpoints that are renamed will not be found: [Errno 24] too many\n"
+    ]
+
+
+def _fail(line: bytes) -> None:
+    raise AssertionError(line)

@@ -55,7 +55,7 @@ class Notice(NamedTuple):
     deadline: float
 
 
-_SAVED = ".saved.jsonl"
+_SAVED, _RENAMED = ".saved.jsonl", ".renamed.jsonl"
 _TENSORFLOW = "checkpoint"
 _TENSORFLOW_PATH = re.compile(r'^model_checkpoint_path: "([^"]+)"', re.MULTILINE)
 _STEP = re.compile(r"-(\d{1,18})$")
@@ -121,10 +121,10 @@ def latest() -> Optional[Checkpoint]:
     it may be that of another job: see ``--restore-from``.
     """
     folder = checkpoint_dir()
-    told = (_last_saved(folder), _tensorflow(folder))
-    found = [one for one in told if one is not None]
-    if not found:
-        found = [one for one in (_last_saved(folder, renamed=True),) if one is not None]
+    notes = [_noted(folder, _SAVED), _tensorflow(folder)]
+    if not any(notes):
+        notes = [_noted(folder, _RENAMED)]
+    found = [one for note in notes for one in _first_there(note)]
     if found:
         return max(found, key=lambda one: one[0])[1]
     given = os.environ.get("CLOUDML_RESTORE_FROM")
@@ -369,36 +369,42 @@ def _append_line(variable: str, entry: Dict[str, object], most: Optional[int]) -
         os.close(target)
 
 
-def _last_saved(folder: str, renamed: bool = False) -> Optional[Tuple[float, Checkpoint]]:
+def _noted(folder: str, name: str) -> List[Tuple[float, Checkpoint]]:
+    """What the end of a note says; the newest first."""
     try:
-        with open(os.path.join(folder, _SAVED), "rb") as file:
+        with open(os.path.join(folder, name), "rb") as file:
             file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
-        return None
+        return []
+    found = []
     for line in reversed(lines):
         try:
             entry = json.loads(line)
             path = os.path.join(folder, entry["path"])
-            if (entry.get("renamed") is True) is renamed and _exists(path):
-                return float(entry["time"]), Checkpoint(path, entry["step"])
+            found.append((float(entry["time"]), Checkpoint(path, entry["step"])))
         except (ValueError, KeyError, TypeError, RecursionError):  # half a line, or another's
             continue
-    return None
+    return found
 
 
-def _tensorflow(folder: str) -> Optional[Tuple[float, Checkpoint]]:
+def _first_there(noted: List[Tuple[float, Checkpoint]]) -> List[Tuple[float, Checkpoint]]:
+    """The first one that is still there, if any is."""
+    return next(([one] for one in noted if _exists(one[1].path)), [])
+
+
+def _tensorflow(folder: str) -> List[Tuple[float, Checkpoint]]:
+    """What TensorFlow's own note says, if there is one."""
     note = os.path.join(folder, _TENSORFLOW)
     try:
         with open(note, encoding="utf-8", errors="replace") as file:
             found = _TENSORFLOW_PATH.search(file.read(_TAIL))
         if found is None:
-            return None
+            return []
         path = os.path.join(folder, found.group(1))
-        when = os.stat(note).st_mtime
-        return (when, Checkpoint(path, _step_of(path))) if _exists(path) else None
+        return [(os.stat(note).st_mtime, Checkpoint(path, _step_of(path)))]
     except OSError:
-        return None
+        return []
 
 
 def _step_of(path: str) -> Optional[int]:
@@ -408,4 +414,7 @@ def _step_of(path: str) -> Optional[int]:
 
 def _exists(path: str) -> bool:
     """Whether there is such a file or folder, or files whose names begin so."""
-    return os.path.exists(path) or os.path.exists(path + ".index")
+    try:
+        return os.path.exists(path) or os.path.exists(path + ".index")
+    except ValueError:  # before Python 3.8, of text that no path can be
+        return False
