@@ -14,15 +14,14 @@ from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, o
 from cloud_ml.cli.file_options import check_form, file_option
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.options import Option
+from cloud_ml.cli.run_names import job_or_uid
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.errors import NotFound
 
 if TYPE_CHECKING:
     from cloud_ml.models.metrics import MetricSeries
     from cloud_ml.models.run import Run, RunExperiment
-    from cloud_ml.sdk.jobs.handles import JobHandle
 
-_UID = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[A-Za-z0-9._-]+\*?")
 _SOURCES = {"event_file": "event file", "log": "log"}
 _STORES = "cloud_ml.cli.mlflow_stores.commands"
@@ -162,7 +161,7 @@ def _creation_time(experiment: RunExperiment) -> str:
 @pass_session
 def describe(session: Session, run: str, *, output: str | None) -> None:
     """Show what was logged to a run, by its name or its uid. runs list -o name has the uids."""
-    found = session.client.runs.describe(_job_or_uid(session, run)[1])
+    found = session.client.runs.describe(job_or_uid(session, run)[1])
     if echo_as(output, [found], [found.uid]):
         return
     facts = [
@@ -187,7 +186,7 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
     Jobs are deleted by jobs delete.
     """
     for name in names:
-        gone = session.client.runs.delete(_job_or_uid(session, name)[1])
+        gone = session.client.runs.delete(job_or_uid(session, name)[1])
         note(f"Deleted run {gone.name} ({gone.uid}).")
 
 
@@ -239,7 +238,7 @@ def metrics(
             raise click.UsageError(
                 "-o csv needs --name, the metric whose points are printed; or --file, for all"
             )
-    job, uid = _job_or_uid(session, run)
+    job, uid = job_or_uid(session, run)
     if file is not None and output is not None:
         if has_range:
             raise click.UsageError(
@@ -340,39 +339,6 @@ def _remarks(series: MetricSeries) -> str:
     if series.removed:
         said.append(f"{series.removed} points not kept any more")
     return ", ".join(said)
-
-
-def _job_or_uid(session: Session, run: str) -> tuple[JobHandle | None, str]:
-    """The job of that name, or the uid of a run: its own, or that of the only run of that name.
-
-    Raises:
-        NotFound: There is neither.
-        InvalidRequest: Several runs have the name.
-    """
-    if _UID.fullmatch(run):
-        return None, run
-    try:
-        job = session.client.get_train_job(run)
-    except NotFound:
-        if (uid := _uid_of_name(session, run)) is None:
-            raise
-        return None, uid
-    return job, job.uid
-
-
-def _uid_of_name(session: Session, run: str) -> str | None:
-    if "'" in run:
-        return None  # a filter cannot say it
-    named = f"attributes.run_name = '{run}'"
-    found = list(session.client.runs.search(filter=named, limit=_SHOWN))
-    if len(found) > 1:
-        raise InvalidRequest(
-            f"several runs have the name {run!r}",
-            field="run",
-            value=run,
-            allowed="a uid, such as " + " or ".join(one.uid for one in found),
-        )
-    return found[0].uid if found else None
 
 
 def _with_options(text: str, state: str | None, name: str | None) -> str:
