@@ -55,6 +55,7 @@ TWINS = {
             "study_handle",
             "tensorboards",
             "transport",
+            "waiting",
             "watching",
         )
     },

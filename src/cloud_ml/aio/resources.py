@@ -10,19 +10,17 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
-import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from cloud_ml.aio.answers import AsyncAnswer
-from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.aio.waiting import wait_for_end
 from cloud_ml.aio.watching import follow_events, follow_stream
-from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
@@ -149,25 +147,14 @@ class AsyncResources(Generic[NewT, ViewT]):
         Raises:
             WaitTimedOut: It has not ended by then.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         ends = self._type.succeeded | self._type.failed
-        view, failures = await self.describe(name), 0
-        while view.phase not in ends:
-            left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise WaitTimedOut(f"{name} is still {view.phase} after {timeout:g} s")
-            wait_s = min(left, LONG_POLL_S)
-            try:
-                view = await self.describe(name, newer_than=view.revision, wait_s=wait_s)
-            except (TransportError, TryAgain):
-                failures += 1
-                if failures >= PATIENCE.attempts:
-                    raise
-                delay_s = PATIENCE.backoff(failures, random.random())  # noqa: S311 - spreads retries, guards nothing
-                await pause(min(delay_s, wait_s))
-            else:
-                failures = 0
-        return view
+        return await wait_for_end(
+            await self.describe(name),
+            lambda seen, wait_s: self.describe(name, newer_than=seen.revision, wait_s=wait_s),
+            state=lambda view: f"{name} is still {view.phase}",
+            ended=lambda view: view.phase in ends,
+            timeout=timeout,
+        )
 
     async def wait_until_gone(self, name: str) -> None:
         """Wait until one that is being deleted is gone and its name is free."""

@@ -11,24 +11,22 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
-import time
 from collections.abc import Collection, Generator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.failures import AlreadyDeleted
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
 from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.waiting import wait_for_end
 from cloud_ml.sdk.watching import follow_events, follow_stream
 
 NewT = TypeVar("NewT", bound=NewResource)
@@ -145,25 +143,14 @@ class Resources(Generic[NewT, ViewT]):
         Raises:
             WaitTimedOut: It has not ended by then.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         ends = self._type.succeeded | self._type.failed
-        view, failures = self.describe(name), 0
-        while view.phase not in ends:
-            left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise WaitTimedOut(f"{name} is still {view.phase} after {timeout:g} s")
-            wait_s = min(left, LONG_POLL_S)
-            try:
-                view = self.describe(name, newer_than=view.revision, wait_s=wait_s)
-            except (TransportError, TryAgain):
-                failures += 1
-                if failures >= PATIENCE.attempts:
-                    raise
-                delay_s = PATIENCE.backoff(failures, random.random())  # noqa: S311 - spreads retries, guards nothing
-                pause(min(delay_s, wait_s))
-            else:
-                failures = 0
-        return view
+        return wait_for_end(
+            self.describe(name),
+            lambda seen, wait_s: self.describe(name, newer_than=seen.revision, wait_s=wait_s),
+            state=lambda view: f"{name} is still {view.phase}",
+            ended=lambda view: view.phase in ends,
+            timeout=timeout,
+        )
 
     def wait_until_gone(self, name: str) -> None:
         """Wait until one that is being deleted is gone and its name is free."""
