@@ -77,7 +77,13 @@ class MemoryStateStore(StateStore):
             self._reading, self._writing, self._org_of, self._describe
         )
         self.tracking: MemoryTrackingStore = MemoryTrackingStore(
-            self._reading, self._marking, self.metrics, self._lines
+            self._reading,
+            self._marking,
+            self.metrics,
+            self._lines,
+            revision_of=lambda uid: self._rows[uid].revision,
+            touch=lambda uid: self._update(self._rows[uid], self._clock(), ()).revision,
+            notify=self._wakeups.notify,
         )
 
     def fail_writes(self, failure: CloudMlError | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -51,6 +51,9 @@ class MemoryTrackingStore(TrackingStore):
         writing: The same for a write that uses up the mark of a request.
         metrics: Keeps the points.
         lines: The lines of all records, by uid.
+        revision_of: The revision of a record.
+        touch: Gives a record a new revision, which it returns.
+        notify: Wakes those who follow the feed of changes; called outside of the lock.
     """
 
     def __init__(
@@ -59,11 +62,18 @@ class MemoryTrackingStore(TrackingStore):
         writing: Marking,
         metrics: MemoryMetricStore,
         lines: Callable[[], Mapping[str, Summary]],
+        *,
+        revision_of: Callable[[str], int],
+        touch: Callable[[str], int],
+        notify: Callable[[], None],
     ) -> None:
         self._reading = reading
         self._writing = writing
         self._metrics = metrics
         self._lines = lines
+        self._revision_of = revision_of
+        self._touch = touch
+        self._notify = notify
         self._runs: dict[str, _Run] = {}
         self._experiments: dict[tuple[str, str], Experiment] = {}
 
@@ -136,9 +146,10 @@ class MemoryTrackingStore(TrackingStore):
     def change_run(self, uid: str, change: RunChange, *, once: Once | None = None) -> RunRow:
         """See ``TrackingStore.change_run``."""
         with self._writing(once, uid):
-            after = tracking_rules.changed(self._existing(uid), change)
-            self._write(after)
-            return after
+            after = self._change(self._existing(uid), change)
+        if tracking_rules.may_be_news(change):
+            self._notify()
+        return after
 
     def begin_job_run(
         self,
@@ -160,7 +171,7 @@ class MemoryTrackingStore(TrackingStore):
                 tracking_rules.check_number("tags", len(after), limits.tags)
                 tracking_rules.check_characters("tags", after, limits.characters)
                 run.tags = after
-                self._write(tracking_rules.changed(row, RunChange(experiment=experiment)))
+                self._change(row, RunChange(experiment=experiment))
             return True
 
     def log(
@@ -186,7 +197,9 @@ class MemoryTrackingStore(TrackingStore):
             run.params.update(new)
             run.tags = {key: value for key, value in tags.items() if key not in batch.removed_tags}
             if batch.name:
-                self._write(tracking_rules.changed(row, RunChange(name=batch.name)))
+                self._change(row, RunChange(name=batch.name))
+        if batch.name:
+            self._notify()
 
     def params(self, uids: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """See ``TrackingStore.params``."""
@@ -251,10 +264,15 @@ class MemoryTrackingStore(TrackingStore):
         size = sum(map(tracking_rules.tag_characters, [*others, after]))
         tracking_rules.check_experiment_tags(after.org, size)
 
-    def _write(self, row: RunRow) -> None:
+    def _change(self, run: RunRow, change: RunChange) -> RunRow:
+        """Change the row of a run, and give its record a new revision if that is news."""
+        row = tracking_rules.changed(run, change)
         self._runs[row.uid].change = RunChange(
             row.name, row.state, row.end, row.deleted, row.inputs, row.experiment
         )
+        if not tracking_rules.is_news(run, row):
+            return row
+        return replace(row, revision=self._touch(row.uid))
 
     def _existing(self, uid: str) -> RunRow:
         line = self._lines().get(uid)
@@ -277,6 +295,7 @@ class MemoryTrackingStore(TrackingStore):
             state=state,
             start=run.made.start,
             end=round(line.updated_at.timestamp() * 1000) if ended else None,
+            revision=self._revision_of(line.key.uid),
         )
         return tracking_rules.changed(row, run.change)
 

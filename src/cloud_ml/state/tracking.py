@@ -113,6 +113,11 @@ class TrackingStore(abc.ABC):
     def change_run(self, uid: str, change: RunChange, *, once: Once | None = None) -> RunRow:
         """Change the row of a run.
 
+        Where name, state, end or deletion of a run without a job become others, its record gets a
+        new revision in the same transaction, and so the feed of changes tells it. ``log`` does the
+        same for a new name. Nothing else that is logged does, and the record of a job stays as it
+        is.
+
         Raises:
             NotFound: There is no such run.
             Unauthenticated: ``once`` was seen before.

@@ -43,6 +43,27 @@ def changed(run: RunRow, change: RunChange) -> RunRow:
     )
 
 
+def is_news(before: RunRow, after: RunRow) -> bool:
+    """Whether those who wait for a run are told of a change.
+
+    They are told of its name, state, end and deletion. Inputs are logged, as metrics are, and
+    would wake everybody for each call of a logger. The record of a job is changed by its controller
+    alone.
+    """
+    return not before.is_job and _watched(before) != _watched(after)
+
+
+def may_be_news(change: RunChange) -> bool:
+    """Whether a change sets anything that is watched: followers are woken after its commit."""
+    return any(
+        value is not None for value in (change.name, change.state, change.end, change.deleted)
+    )
+
+
+def _watched(run: RunRow) -> tuple[object, ...]:
+    return run.name, run.state, run.end, run.deleted
+
+
 def sort_by_name(values: Mapping[str, LastValue]) -> Sequence[LastValue]:
     """Metrics in the order of their names, whatever order they were found in."""
     return [values[name] for name in sorted(values)]

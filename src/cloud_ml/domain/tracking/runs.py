@@ -128,7 +128,10 @@ class NewRun:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as lists show it, without metrics, parameters and tags."""
+    """A run as lists show it, without metrics, parameters and tags.
+
+    ``revision`` is that of its record.
+    """
 
     number: int
     uid: str
@@ -142,6 +145,7 @@ class RunRow:
     end: int | None = None
     deleted: bool = False
     inputs: str = "[]"
+    revision: int = 0
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,11 @@ _SET_NAME = Statement(
     .values({name: bindparam(f"new_{name}") for name in ("name", "revision", "updated_at")})
     .returning(*_WHOLE)
 )
+_TOUCH = Statement(
+    update(records)
+    .where(_THIS)
+    .values({name: bindparam(f"new_{name}") for name in ("revision", "updated_at")})
+)
 _MARK = Statement(
     update(records)
     .where(_THIS)
@@ -160,6 +165,14 @@ def set_name(
     """Give a record that is there another name."""
     values = {"new_name": name, "new_revision": revision, "new_updated_at": now}
     return _SET_NAME.one(connection, {"this": uid, "its_kind": kind.name, **values})
+
+
+def touch(
+    connection: Connection, kind: Kind[Any, Any], uid: str, *, revision: int, now: datetime
+) -> None:
+    """Give a record that is there a newer revision: what lies beside it has changed."""
+    values = {"new_revision": revision, "new_updated_at": now}
+    _TOUCH.run(connection, {"this": uid, "its_kind": kind.name, **values})
 
 
 def mark_for_deletion(

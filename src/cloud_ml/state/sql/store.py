@@ -46,7 +46,7 @@ class SqlStateStore(StateStore):
     Args:
         database: Where to read and write; the store closes it.
         retention: How long marks outlive their record.
-        clock: Dates the marks of deletion, which serve ``prune`` alone.
+        clock: Dates the marks of deletion, which serve ``prune`` alone, and the changes of runs.
         took: Told the seconds of each commit.
     """
 
@@ -73,7 +73,7 @@ class SqlStateStore(StateStore):
             keeps=database.prompt is not None,
         )
         self.metrics = SqlMetricStore(self._writer, self._reading)
-        self.tracking = SqlTrackingStore(self._writer, self._reading)
+        self.tracking = SqlTrackingStore(self._writer, self._reading, clock)
         self._stop_listening = database.listen(self._wakeups.notify)
 
     @classmethod

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.metrics.chunks import CHUNK_POINTS
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import EVENT_FILES, LOG, REPORTS, MetricLimits
@@ -29,7 +31,9 @@ from cloud_ml.domain.tracking.runs import (
     TrackingLimits,
     View,
 )
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, QuotaExceeded, Unauthenticated
+from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, PointRange, ReportFile
 from cloud_ml.state.tracking import RunSearch
@@ -316,6 +320,89 @@ class TrackingContract:
         with pytest.raises(Unauthenticated):
             store.tracking.change_run(uid, RunChange(name="new"), once=once)
         assert store.tracking.tags([uid]) == {uid: {"t": "x"}}
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            RunChange(name="new"),
+            RunChange(state=RunState.FINISHED),
+            RunChange(end=5000),
+            RunChange(deleted=True),
+        ],
+        ids=["name", "state", "end", "deletion"],
+    )
+    def test_followers_are_told_of_a_change_of_a_run(
+        self, store: StateStore, change: RunChange
+    ) -> None:
+        uid = add_run(store, "one")
+        at, heard = store.revision(), list[int]()
+        store.subscribe(lambda: heard.append(store.revision()))
+        run = store.tracking.change_run(uid, change)
+        assert [(told.kind, told.uid, told.revision) for told in store.changes(at)] == [
+            (RUN.name, uid, run.revision)
+        ]
+        record = store.get(RUN, uid)
+        assert record is not None
+        assert record.revision == run.revision == store.revision() > at
+        assert store.tracking.run(uid) == run
+        assert heard[-1] == run.revision
+        again = store.tracking.change_run(uid, change)
+        assert (again.revision, store.revision()) == (run.revision, run.revision)
+
+    def test_a_name_that_is_logged_is_told(self, store: StateStore) -> None:
+        uid = add_run(store, "one")
+        at, heard = store.revision(), list[int]()
+        store.subscribe(lambda: heard.append(store.revision()))
+        log(store, uid, tags={"a": "b"}, name="one")
+        assert store.revision() == at
+        log(store, uid, tags={"a": "c"}, name="new")
+        assert [(told.uid, told.revision) for told in store.changes(at)] == [(uid, heard[-1])]
+
+    def test_what_is_logged_to_a_run_is_no_change_of_it(self, store: StateStore) -> None:
+        uid = add_run(store, "one")
+        at, heard = store.revision(), list[int]()
+        store.subscribe(lambda: heard.append(store.revision()))
+        log(store, uid, metrics={"loss": 0.5}, params={"a": "1"}, tags={"b": "2"})
+        log(store, uid, removed_tags=["b"], models=[{"model_id": "m"}])
+        store.tracking.change_run(uid, RunChange(more_inputs=[data_set("digits", "0a1b")]))
+        assert (store.changes(at), store.revision(), heard) == ((), at, [])
+
+    def test_a_change_that_is_refused_is_not_told(self, store: StateStore) -> None:
+        uid, at = add_run(store, "one", params={"a": "1"}), store.revision()
+        once = Once("mark", datetime.now(UTC) + timedelta(hours=1))
+        run = store.tracking.change_run(uid, RunChange(state=RunState.FAILED), once=once)
+        with pytest.raises(Unauthenticated):
+            store.tracking.change_run(uid, RunChange(state=RunState.KILLED), once=once)
+        with pytest.raises(InvalidRequest):
+            log(store, uid, params={"a": "2"}, name="new")
+        assert store.tracking.run(uid) == run
+        assert [told.revision for told in store.changes(at)] == [run.revision]
+
+    def test_changes_of_runs_at_once_have_revisions_of_their_own(self, store: StateStore) -> None:
+        uids, at = [add_run(store, f"run{number}") for number in range(12)], store.revision()
+
+        def end(uid: str) -> int:
+            change = RunChange(state=RunState.FINISHED, end=5000)
+            return store.tracking.change_run(uid, change).revision
+
+        with ThreadPoolExecutor(8) as pool:
+            told = dict(zip(uids, pool.map(end, uids), strict=True))
+        assert sorted(told.values()) == list(range(at + 1, at + 13))
+        assert {one.uid: one.revision for one in store.changes(at)} == told
+
+    def test_the_record_of_a_job_is_its_own(self, store: StateStore) -> None:
+        spec = from_wire(TrainJob("linear", "trainer.task", "fds://cloudml/linear.tar.gz"))
+        job = store.create(
+            TRAIN_JOB, org="red", name="linear", owner="ann", spec=spec,
+            status=WorkloadStatus(phase=Phase.QUEUED), now=NOW, run=NewRun(name="linear"),
+        )  # fmt: skip
+        at = store.revision()
+        store.tracking.change_run(job.key.uid, RunChange(name="new", deleted=True))
+        log(store, job.key.uid, name="newer")
+        run = store.tracking.run(job.key.uid)
+        assert run is not None
+        assert (run.name, run.deleted, run.revision) == ("newer", True, job.revision)
+        assert (store.get(TRAIN_JOB, job.key.uid), store.changes(at)) == (job, ())
 
     def test_long_and_odd_texts_are_found(self, store: StateStore) -> None:
         long, odd = "é" * 6000, "it's \\ 100%"

@@ -25,7 +25,7 @@ from cloud_ml.state.sql.tables import experiments, records, run_params, run_tags
 RUN_COLUMNS = (
     records.c.number, records.c.uid, records.c.org, records.c.kind, records.c.owner,
     records.c.index_value, records.c.updated_at, runs.c.name, runs.c.experiment, runs.c.state,
-    runs.c.start, runs.c.end, runs.c.deleted,
+    runs.c.start, runs.c.end, runs.c.deleted, records.c.revision,
 )  # fmt: skip
 _CHANGED = ("name", "state", "end", "deleted", "inputs", "experiment")
 INPUTS = ListStatement(
@@ -195,6 +195,7 @@ def run_of(row: Row) -> RunRow:
         start=row.start,
         end=end,
         deleted=bool(row.deleted),
+        revision=row.revision,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, select
@@ -14,6 +16,7 @@ from cloud_ml.domain.metrics.series import MetricLimits, precedence
 from cloud_ml.domain.tracking.runs import (
     ATTEMPT_TAG,
     CLIENT_TASK,
+    RUN,
     Experiment,
     LastValue,
     LogBatch,
@@ -24,7 +27,8 @@ from cloud_ml.domain.tracking.runs import (
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state import rules, tracking_rules
 from cloud_ml.state.base import Once
-from cloud_ml.state.sql import audit, marks
+from cloud_ml.state.sql import audit, counters, marks
+from cloud_ml.state.sql import records as record_rows
 from cloud_ml.state.sql.metrics.rows import SqlSeriesRows
 from cloud_ml.state.sql.statements import Among, ListStatement, Row
 from cloud_ml.state.sql.tables import experiments, records, series
@@ -60,11 +64,13 @@ class SqlTrackingStore(TrackingStore):
     Args:
         writer: The one writer of the database.
         reading: Lends a connection that reads.
+        clock: Dates the changes of records.
     """
 
-    def __init__(self, writer: Writer, reading: Reading) -> None:
+    def __init__(self, writer: Writer, reading: Reading, clock: Callable[[], datetime]) -> None:
         self._writer = writer
         self._reading = reading
+        self._clock = clock
         self._slots = SearchSlots()
 
     def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> None:
@@ -146,16 +152,15 @@ class SqlTrackingStore(TrackingStore):
 
     def change_run(self, uid: str, change: RunChange, *, once: Once | None = None) -> RunRow:
         """See ``TrackingStore.change_run``."""
+        now = self._clock()
 
         def work(connection: Connection) -> RunRow:
             marks.check_unseen(connection, once)
-            run = _existing(connection, uid)
-            after = tracking_rules.changed(run, change)
-            rows.change(connection, after)
+            after = _change(connection, _existing(connection, uid), change, now)
             _use_up(connection, once, uid)
             return after
 
-        return self._writer.run(work, wake=False)
+        return self._writer.run(work, wake=tracking_rules.may_be_news(change))
 
     def begin_job_run(
         self,
@@ -192,6 +197,7 @@ class SqlTrackingStore(TrackingStore):
         once: Once | None = None,
     ) -> None:
         """See ``TrackingStore.log``."""
+        now = self._clock()
 
         def work(connection: Connection) -> None:
             marks.check_unseen(connection, once)
@@ -203,7 +209,7 @@ class SqlTrackingStore(TrackingStore):
             if batch.tags or batch.removed_tags or batch.models:
                 _log_tags(connection, run, batch, limits)
             if batch.name:
-                rows.change(connection, tracking_rules.changed(run, RunChange(name=batch.name)))
+                _change(connection, run, RunChange(name=batch.name), now)
             if batch.values:
                 kept = SqlSeriesRows(connection, run.number, run.org)
                 values = growing.without_repeats(kept, CLIENT_TASK, batch.values)
@@ -213,7 +219,7 @@ class SqlTrackingStore(TrackingStore):
                     raise InvalidRequest("; ".join(refused[:5]), field="metrics")
             _use_up(connection, once, uid)
 
-        self._writer.run(work, wake=False)
+        self._writer.run(work, wake=bool(batch.name))
 
     def params(self, uids: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """See ``TrackingStore.params``."""
@@ -302,6 +308,17 @@ def _existing(connection: Connection, uid: str) -> RunRow:
     if run is None:
         raise tracking_rules.no_run(uid)
     return run
+
+
+def _change(connection: Connection, run: RunRow, change: RunChange, now: datetime) -> RunRow:
+    """Change the row of a run, and give its record a new revision if that is news."""
+    after = tracking_rules.changed(run, change)
+    rows.change(connection, after)
+    if not tracking_rules.is_news(run, after):
+        return after
+    revision = counters.advance(connection, revisions=1).revision
+    record_rows.touch(connection, RUN, run.uid, revision=revision, now=now)
+    return replace(after, revision=revision)
 
 
 def _log_tags(connection: Connection, run: RunRow, batch: LogBatch, limits: TrackingLimits) -> None:
