@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -222,3 +223,28 @@ def test_models_are_logged(mlflow: MlflowClient) -> None:
     assert last_line(mlflow(MODELS)) == [
         "READY", {"team": "vision"}, {"a": "1"}, [["net"], [], ["net"]], [[True, 3]], 0,
     ]  # fmt: skip
+
+
+ENDING = """
+import mlflow
+run = mlflow.start_run(run_name="waited-for")
+print(run.info.run_id, flush=True)
+input()
+mlflow.end_run("FAILED")
+mlflow.delete_run(run.info.run_id)
+"""
+
+
+def test_who_waits_for_a_run_is_woken_by_its_end(server: RealServer, mlflow: MlflowClient) -> None:
+    client = server.client()
+    with mlflow.started(ENDING) as process, ThreadPoolExecutor(1) as pool:
+        assert process.stdout is not None
+        uid = process.stdout.readline().strip()
+        changes = client.runs.watch(uid)
+        assert not next(changes).gone
+        waited = pool.submit(server.client().runs.wait, uid, 100)
+        process.communicate("\n")
+        assert waited.result().state == "FAILED"
+        runs = (change.run for change in changes)
+        last = next(run for run in runs if run is not None and run.deleted)
+        assert last.state == "FAILED"

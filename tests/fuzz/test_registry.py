@@ -37,6 +37,8 @@ NOT_FUZZED = {
     "api.mlflow.shapes": _OURS,
     "api.routes.runs": _THROUGH,
     "cli.runs": _THROUGH,
+    "cli.run_names": _THROUGH,
+    "cli.run_wait": "whether a number that was typed has no unit, to show it with one",
     "cli.local_trials": "what its user's own script prints, in the rights of its user; "
     "`test_local_trials.py` has the table of lines",
     "cli.mlflow_stores.run_export": _THROUGH,

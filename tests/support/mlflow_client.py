@@ -53,6 +53,7 @@ class MlflowClient:
             [str(self._python), "-c", script],
             env=self._environment("", variables),
             cwd=self.home,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )

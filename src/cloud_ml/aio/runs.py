@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
+from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.aio.waiting import wait_for_end
+from cloud_ml.aio.watching import follow_stream
 from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.comparison import RunComparison
@@ -24,13 +29,14 @@ from cloud_ml.models.metrics import with_numbers as series_with_numbers
 from cloud_ml.models.run import (
     ExperimentPage,
     Run,
+    RunChange,
     RunExperiment,
     RunPage,
     experiment_from_mlflow,
     with_numbers,
 )
 from cloud_ml.sdk.failures import AlreadyCarriedOut
-from cloud_ml.sdk.messages import Request, json_request, segment
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
 
 _PATH = "/api/v1/runs"
 _MLFLOW = "/mlflow/api/2.0/mlflow/"
@@ -90,10 +96,68 @@ class AsyncRuns:
             if left is not None:
                 left -= len(page.items)
 
-    async def describe(self, uid: str) -> Run:
-        """One run by its uid."""
-        document = await self._transport.json(Request("GET", f"{_PATH}/{segment(uid)}"))
+    async def describe(
+        self, uid: str, *, newer_than: int | None = None, wait_s: float = 0.0
+    ) -> Run:
+        """One run by its uid; with ``newer_than`` as soon as its revision is another one or
+        ``wait_s`` are over.
+        """
+        query = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
+        request = Request("GET", _path(uid), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s)
+        document = await self._transport.json(request)
         return with_numbers(codec.decode(Run, document, ignore_unknown=True))
+
+    async def wait(self, uid: str, timeout: float | None = None) -> Run:
+        """Wait until a run has ended, well or not; the caller looks at ``succeeded``.
+
+        A server that restarts meanwhile is waited for, about two minutes.
+
+        Args:
+            uid: The run.
+            timeout: Seconds; ``None`` waits for ever.
+
+        Raises:
+            WaitTimedOut: It has not ended by then.
+            NotFound: There is none, or it was deleted before its end.
+        """
+        return await wait_for_end(
+            await self.describe(uid),
+            lambda seen, wait_s: self.describe(uid, newer_than=seen.revision, wait_s=wait_s),
+            state=lambda run: f"{run.name} is still {run.state}",
+            ended=_has_ended,
+            timeout=timeout,
+        )
+
+    async def watch(
+        self, uid: str | None = None, *, after: int | None = None
+    ) -> AsyncGenerator[RunChange]:
+        """Changes of one run until it is gone, or of all runs without a job, as they happen; cut
+        connections are made anew.
+
+        A run changes with its name, its state, its end, and when it is deleted or restored; what is
+        logged is not told. One run is told first as it stands.
+
+        Args:
+            uid: The run; a job's, too.
+            after: Begin behind this revision of a change; otherwise now.
+
+        Raises:
+            StartAgain: The server's database was restored from a backup since: search again, and
+                watch anew.
+        """
+        path = f"{_PATH}/-/watch" if uid is None else f"{_path(uid)}/watch"
+
+        async def open_stream(at: int | None) -> AsyncAnswer:
+            return await self._transport.send(watching(path, at))
+
+        stream = follow_stream(open_stream, RunChange, ("run", "gone"), after=after)
+        async with aclosing(stream) as changes:
+            async for change in changes:
+                if change.run is not None:
+                    change = replace(change, run=with_numbers(change.run))  # noqa: PLW2901
+                yield change
+                if change.gone and uid is not None:
+                    return
 
     async def compare(self, *runs: str, metric: str | None = None) -> RunComparison:
         """What jobs and other runs differ in, by their names or uids.
@@ -114,7 +178,7 @@ class AsyncRuns:
         Raises:
             Conflict: It is a job.
         """
-        document = await self._transport.json(json_request("DELETE", f"{_PATH}/{segment(uid)}"))
+        document = await self._transport.json(json_request("DELETE", _path(uid)))
         return with_numbers(codec.decode(Run, document, ignore_unknown=True))
 
     async def experiments(self) -> list[RunExperiment]:
@@ -239,7 +303,7 @@ class AsyncRuns:
 
     async def series(self, uid: str) -> list[MetricSeries]:
         """The metrics of a run: how many points each has, its extremes and its last value."""
-        request = Request("GET", f"{_PATH}/{segment(uid)}/series")
+        request = Request("GET", f"{_path(uid)}/series")
         document = await self._transport.json(request)
         found = codec.decode(JobSeries, document, ignore_unknown=True).items
         return [series_with_numbers(one) for one in found]
@@ -255,7 +319,7 @@ class AsyncRuns:
             task: Whose; that of the first task by default.
             source: ``report``, ``event_file`` or ``log``; the first of them by default.
         """
-        path = f"{_PATH}/{segment(uid)}/series/{segment(metric)}"
+        path = f"{_path(uid)}/series/{segment(metric)}"
         after: str | None = "0.0"
         while after is not None:
             query = {"after": after, "points": _POINTS, "task": task, "source": source}
@@ -277,9 +341,26 @@ class AsyncRuns:
         ``most``.
         """
         query = {"from": from_step, "to": to_step, "points": most}
-        path = f"{_PATH}/{segment(uid)}/series/{segment(metric)}"
+        path = f"{_path(uid)}/series/{segment(metric)}"
         document = await self._transport.json(Request("GET", path, query=query))
         return read_points(document)
+
+
+def _has_ended(run: Run) -> bool:
+    """Whether a run has ended.
+
+    Raises:
+        NotFound: It was deleted before: nobody ends it any more.
+    """
+    if run.deleted and not run.finished:
+        raise NotFound(
+            f"run {run.name} was deleted while it was {run.state}", field="run", value=run.uid
+        )
+    return run.finished
+
+
+def _path(uid: str) -> str:
+    return f"{_PATH}/{segment(uid)}"
 
 
 def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:

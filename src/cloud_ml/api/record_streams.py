@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -18,8 +18,8 @@ from cloud_ml.usecases.feed import RecordChange, check_epoch
 
 S = TypeVar("S")
 T = TypeVar("T")
-Document = Callable[[RecordChange[S, T]], object]
-"""Makes the wire type of a change."""
+Document = Callable[[RecordChange[S, T]], Awaitable[object]]
+"""Makes the wire type of a change; ``None`` tells nothing of it."""
 
 
 async def of_all(
@@ -99,16 +99,19 @@ async def _messages(
     first: RecordChange[S, T] | None = None,
     to_the_end: bool = False,
 ) -> AsyncGenerator[bytes]:
-    def message(one: RecordChange[S, T]) -> bytes:
-        return sse.message("gone" if one.record is None else word, one.revision, document(one))
+    async def message(one: RecordChange[S, T]) -> bytes:
+        told = await document(one)
+        if told is None:
+            return sse.NOTHING_NEW
+        return sse.message("gone" if one.record is None else word, one.revision, told)
 
     loop = asyncio.get_running_loop()
     over = loop.time() + limit_s
     yield sse.AGAIN + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
     if first is not None:
-        yield message(first)
+        yield await message(first)
     async with aclosing(seen):
         async for one in seen:
-            yield sse.NOTHING_NEW if one is None else message(one)
+            yield sse.NOTHING_NEW if one is None else await message(one)
             if loop.time() > over or (to_the_end and one is not None and one.record is None):
                 return

@@ -263,7 +263,7 @@ def _find(
     return _of(here, resource).find(here.identities.scope(call.caller, org_id), name)
 
 
-def _change(resource: _Resource, one: RecordChange[Any, Any]) -> ResourceChange:
+async def _change(resource: _Resource, one: RecordChange[Any, Any]) -> ResourceChange:
     view = None if one.record is None else resource.view(one.record)
     return ResourceChange(
         revision=one.revision, uid=one.uid, name=one.name, org=one.org, resource=view

@@ -34,6 +34,24 @@ def job_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
     return [name for name in found if name.startswith(incomplete) and name not in given]
 
 
+def run_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of jobs and other runs that begin so, the newest ones; those that are on the line
+    already are left out.
+    """
+    if "'" in incomplete or "\\" in incomplete:
+        return []  # a filter cannot say it
+    named = f"attributes.run_name LIKE '{incomplete}%'"
+    found = _ask_server(
+        ctx,
+        lambda client: [
+            one.name for one in client.runs.search(filter=named, columns=(), limit=_MOST)
+        ],
+    )
+    given = ctx.params.get("names") or ()
+    begun = (name for name in found if name.startswith(incomplete) and name not in given)
+    return list(dict.fromkeys(begun))
+
+
 def model_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of models that are served."""
     found = _ask_server(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completing import run_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.file_options import check_form, file_option
@@ -38,6 +38,7 @@ _STATES = {
     cls=LazyGroup,
     lazy={
         "import": Lazy(f"{_STORES}:import_runs", "Import runs from a store of MLflow."),
+        "wait": Lazy("cloud_ml.cli.run_wait:wait", "Wait until runs have ended."),
         "export": Lazy(f"{_STORES}:export_runs", "Export runs to a folder that MLflow reads."),
     },
 )
@@ -156,7 +157,7 @@ def _creation_time(experiment: RunExperiment) -> str:
 
 
 @runs.command()
-@click.argument("run", shell_complete=job_names)
+@click.argument("run", shell_complete=run_names)
 @output_option()
 @pass_session
 def describe(session: Session, run: str, *, output: str | None) -> None:
@@ -178,7 +179,7 @@ def describe(session: Session, run: str, *, output: str | None) -> None:
 
 
 @runs.command()
-@click.argument("names", metavar="RUN…", nargs=-1, required=True)
+@click.argument("names", metavar="RUN…", nargs=-1, required=True, shell_complete=run_names)
 @pass_session
 def delete(session: Session, names: tuple[str, ...]) -> None:
     """Delete runs without a job, with their metrics, by their names or uids.
@@ -191,7 +192,7 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 
 
 @runs.command()
-@click.argument("run", shell_complete=job_names)
+@click.argument("run", shell_complete=run_names)
 @output_option("csv", "parquet")
 @file_option
 @click.option("--name", metavar="METRIC", help="Show points of this metric, such as loss.")

@@ -104,6 +104,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "unsuspend": "resume",
         "watch": "logs --follow",
     },
+    "cloudml runs": {
+        "watch": "wait",
+    },
     "cloudml hp": {
         "apply": "submit",
         "best-trial": "best",

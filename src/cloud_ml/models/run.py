@@ -9,6 +9,9 @@ from typing import Any
 
 from cloud_ml.models.metrics import MetricValue
 
+_SUCCEEDED = "FINISHED"
+_ENDED = frozenset({_SUCCEEDED, "FAILED", "KILLED"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -27,6 +30,10 @@ class Run:
         metrics: The last value of each metric.
         params: Parameters. For a job, its arguments.
         tags: Tags. For a job, its labels.
+        revision: Another one after each change of its name, state or end, and after it was deleted
+            or restored; for a job, after each change of the job. What is logged does not count.
+        deleted: Whether it is hidden from lists: MLflow's client has deleted it, and may restore
+            it.
     """
 
     uid: str
@@ -41,14 +48,45 @@ class Run:
     metrics: dict[str, MetricValue] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    revision: int = 0
+    deleted: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.state in _ENDED
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended well."""
+        return self.state == _SUCCEEDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunChange:
+    """A run changed: ``run`` is how it stands then or a moment later, ``None`` when it is gone.
+
+    ``revision`` is the place in the stream of changes from which watching can be taken up again.
+    """
+
+    revision: int
+    uid: str
+    org: str
+    run: Run | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the run was removed for good."""
+        return self.run is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunPage:
-    """Runs. ``next`` goes into ``after``."""
+    """Runs. ``next`` goes into ``after``, ``revision`` into that of a stream of changes."""
 
     items: list[Run]
     next: int | None = None
+    revision: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

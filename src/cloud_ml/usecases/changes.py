@@ -6,16 +6,23 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cloud_ml import timers
-from cloud_ml.domain.records import Record
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import Change, StateStore
 from cloud_ml.usecases.short_reads import Reads
 
-S = TypeVar("S")
-T = TypeVar("T")
+
+class Revised(Protocol):
+    """What has another revision after each change."""
+
+    @property
+    def revision(self) -> int:
+        """The newest."""
+
+
+R = TypeVar("R", bound=Revised)
 
 _PAGE = 200
 
@@ -93,9 +100,7 @@ class ChangeHub:
             if not others:
                 del self._watches[uid]
 
-    async def newer(
-        self, uid: str, revision: int, read: Callable[[], Record[S, T]], *, timeout_s: float
-    ) -> Record[S, T]:
+    async def newer(self, uid: str, revision: int, read: Callable[[], R], *, timeout_s: float) -> R:
         """The record once its revision is another one than ``revision``, or as it stands after
         ``timeout_s``.
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from cloud_ml.api import documents
+from cloud_ml.api import documents, record_streams
 from cloud_ml.api.auth import Signed
-from cloud_ml.api.openapi import answers
+from cloud_ml.api.long_polls import Wait, check_wait
+from cloud_ml.api.openapi import answers, events
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.api.sse import Start
 from cloud_ml.domain.metrics.points import LARGEST_STEP
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.tracking.runs import RUN, RunRow
+from cloud_ml.errors import NotFound
 from cloud_ml.models import common
 from cloud_ml.models.comparison import RunComparison
 from cloud_ml.models.metrics import JobSeries, MetricPoints
-from cloud_ml.models.run import ExperimentPage, Run, RunPage
+from cloud_ml.models.run import ExperimentPage, Run, RunChange, RunPage
+from cloud_ml.usecases.feed import RecordChange
 from cloud_ml.usecases.metrics.job_metrics import Reporter
+from cloud_ml.usecases.tracking.runs import LoggedRun, kind_of
 from cloud_ml.usecases.tracking.views import experiment_view, run_document, run_view
 
 router = APIRouter(
@@ -62,6 +71,7 @@ async def list_runs(
     names = _columns(columns)
 
     def page() -> dict[str, Any]:
+        revision = here.store.revision()  # before the search: who watches from here misses nothing
         group = None if experiment is None else here.experiments.named(call.org, experiment)
         found, following = here.runs.search(
             call.org,
@@ -72,8 +82,9 @@ async def list_runs(
             limit=limit,
             metrics=names,
         )
-        known = _names(here, call.org)
-        return {"items": [run_document(one, known, names) for one in found], "next": following}
+        known = {one.id: one.name for one in here.experiments.all(call.org)}
+        items = [run_document(one, known, names) for one in found]
+        return {"items": items, "next": following, "revision": revision}
 
     return documents.answer_numbers(await here.offload.long(call.org, page))
 
@@ -95,14 +106,55 @@ async def compare_runs(
     return documents.answer(found)
 
 
+@router.get("/runs/-/watch", responses=events())
+async def watch_runs(here: Here, call: Signed, start: Start, org_id: str | None = None) -> Response:
+    """Changes of all runs without a job, as server-sent events; those of jobs are in the stream of
+    all jobs.
+
+    Each event is a ``RunChange`` under the id of its revision. A run changes with its name, its
+    state, its end, and when it is deleted or restored; what is logged is not told. Otherwise it is
+    as in the stream of all jobs.
+    """
+    document = functools.partial(_change, here)
+    return await record_streams.of_all(
+        here, call, RUN, document, start=start, org_id=org_id, word="run"
+    )
+
+
 @router.get("/runs/{run}", responses=answers(Run))
-async def describe_run(here: Here, call: Signed, run: str) -> Response:
-    """A run by its uid."""
+async def describe_run(
+    here: Here, call: Signed, run: str, *, wait: Wait = 0, revision: int | None = None
+) -> Response:
+    """A run by its uid.
 
-    def view() -> Run:
-        return run_view(here.runs.describe(call.org, run), _names(here, call.org))
+    With ``wait``, the answer comes as soon as the run's revision is another one than ``revision``
+    (or than the present one), at the latest after so many seconds, as the run stands then. What is
+    logged gives it no other revision.
+    """
+    check_wait(here, wait)
+    if wait:
 
-    return documents.answer(await here.offload(view))
+        def find() -> RunRow:
+            return here.runs.find(call.org, run)
+
+        seen = (await here.offload(find)).revision if revision is None else revision
+        await here.hub.newer(run, seen, find, timeout_s=wait)
+    return documents.answer(await here.offload(_describe, here, call.org, run))
+
+
+@router.get("/runs/{run}/watch", responses=events())
+async def watch_run(here: Here, call: Signed, run: str, *, start: Start) -> Response:
+    """How a run stands, and then each change of it, as server-sent events; ends when it is gone.
+
+    What is logged is not told. A run that is a job changes with it.
+    """
+
+    def find() -> Record[Any, Any]:
+        return here.runs.record(call.org, run)
+
+    row = await here.offload(here.runs.find, call.org, run)
+    document = functools.partial(_change, here)
+    return await record_streams.of_one(here, find, kind_of(row), document, start=start, word="run")
 
 
 @router.delete("/runs/{run}", responses=answers(Run))
@@ -110,8 +162,7 @@ async def delete_run(here: Here, call: Signed, run: str) -> Response:
     """Remove a run without a job, with its metrics. Its artifacts stay in the bucket."""
 
     def remove() -> Run:
-        gone = here.runs.remove(call.caller, run, once=call.once)
-        return run_view(gone, _names(here, call.org))
+        return _view(here, call.org, here.runs.remove(call.caller, run, once=call.once))
 
     return documents.answer(await here.offload(remove))
 
@@ -164,8 +215,28 @@ def _reporter(here: Platform, org: str, run: str) -> Reporter:
     return Reporter(row.uid, row.name, what="run")
 
 
-def _names(here: Platform, org: str) -> dict[str, str]:
-    return {one.id: one.name for one in here.experiments.all(org)}
+def _describe(here: Platform, org: str, uid: str) -> Run:
+    return _view(here, org, here.runs.describe(org, uid))
+
+
+def _view(here: Platform, org: str, run: LoggedRun) -> Run:
+    names = {}
+    with suppress(NotFound):
+        names[run.row.experiment] = here.experiments.get(org, run.row.experiment).name
+    return run_view(run, names)
+
+
+async def _change(here: Platform, one: RecordChange[Any, Any]) -> RunChange | None:
+    """How the run of a changed record stands; ``None`` if it went meanwhile, which the stream tells
+    next.
+    """
+    run = None
+    if one.record is not None:
+        try:
+            run = await here.offload(_describe, here, one.org, one.uid)
+        except NotFound:
+            return None
+    return RunChange(revision=one.revision, uid=one.uid, org=one.org, run=run)
 
 
 def _columns(text: str | None) -> list[str] | None:

@@ -133,12 +133,12 @@ async def watch_service(
     )
 
 
-def _job(one: RecordChange[JobSpec, WorkloadStatus]) -> JobChange:
+async def _job(one: RecordChange[JobSpec, WorkloadStatus]) -> JobChange:
     job = None if one.record is None else views.job(one.record)
     return JobChange(revision=one.revision, uid=one.uid, name=one.name, org=one.org, job=job)
 
 
-def _service(here: Platform, one: RecordChange[ServiceSpec, ServiceStatus]) -> ServiceChange:
+async def _service(here: Platform, one: RecordChange[ServiceSpec, ServiceStatus]) -> ServiceChange:
     name, _, version = one.name.partition("/")
     service = None
     if one.record is not None:

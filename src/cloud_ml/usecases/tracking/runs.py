@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.quotas import QuotaOf
-from cloud_ml.domain.records import Event
+from cloud_ml.domain.records import Event, Kind, Record
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.tracking.filters import parse_filter, parse_order
 from cloud_ml.domain.tracking.runs import (
@@ -182,6 +183,17 @@ class Runs:
             raise tracking_rules.no_run(uid)
         return found
 
+    def record(self, org: str, uid: str) -> Record[Any, Any]:
+        """The record of a run: that of its job, or its own.
+
+        Raises:
+            NotFound: There is none, or it is somebody else's.
+        """
+        found = self._store.get(kind_of(self.find(org, uid)), uid)
+        if found is None:
+            raise tracking_rules.no_run(uid)
+        return found
+
     def describe(self, org: str, uid: str) -> LoggedRun:
         """A run with what was logged to it.
 
@@ -349,6 +361,11 @@ class Runs:
                 f"run {row.uid} is deleted", field="run_id", value=row.uid,
                 allowed="a run that is active", hint="Restore it first.",
             )  # fmt: skip
+
+
+def kind_of(row: RunRow) -> Kind[Any, Any]:
+    """Of which kind the record of a run is."""
+    return TRAIN_JOB if row.is_job else RUN
 
 
 def _characters(run: LoggedRun) -> int:

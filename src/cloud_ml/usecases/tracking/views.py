@@ -41,6 +41,8 @@ def run_view(
         },
         params={key: value for key, value in run.params.items() if shown is None or key in shown},
         tags=dict(run.tags),
+        revision=row.revision,
+        deleted=row.deleted,
     )
 
 
@@ -69,6 +71,8 @@ def run_document(
         },
         "params": params,
         "tags": run.tags,
+        "revision": row.revision,
+        "deleted": row.deleted,
     }
 
 

@@ -1,0 +1,121 @@
+"""Runs that other processes log are waited for and watched, over a restart of the server, too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.models.run import Run
+from support.server import RealServer, serving
+
+pytestmark = pytest.mark.xdist_group("run-waits")
+
+LOGGER = """
+import sys
+from cloud_ml.client import CloudMlClient
+with CloudMlClient() as client, client.run(sys.argv[1]) as run:
+    run.log(0, loss=0.5)
+    print(run.uid, flush=True)
+    if sys.stdin.readline() == "fail\\n":
+        raise ValueError("on purpose")
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A server of their own: it is restarted."""
+    with serving(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+class Logger:
+    """A program that logs a run, which ends when it is told to."""
+
+    def __init__(self, server: RealServer, name: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", LOGGER, name],
+            env=server.environment(server.user_home, **server.known),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.uid = self._process.stdout.readline().strip()
+
+    def end(self, how: str = "") -> None:
+        self._process.communicate(how + "\n", timeout=60)
+
+
+def test_the_end_of_a_run_of_another_process_is_waited_for(
+    server: RealServer, client: CloudMlClient
+) -> None:
+    good, bad = Logger(server, "good-run"), Logger(server, "bad-run")
+    with pytest.raises(WaitTimedOut, match=r"good-run is still RUNNING after 0\.1 s"):
+        client.runs.wait(good.uid, 0.1)
+    late = server.cli("runs", "wait", "bad-run", "good-run", "--timeout", "1s")
+    assert (late.code, late.err) == (124, "Timed out after 1s; bad-run is still RUNNING\n")
+    changes = client.runs.watch(good.uid)
+    first = next(changes)
+    assert first.run is not None
+    assert first.run.state == "RUNNING"
+    with server.spawn("runs", "wait", "good-run", bad.uid) as waiter:
+        good.end()
+        bad.end("fail")
+        out, err = waiter.communicate(timeout=60)
+    assert (waiter.returncode, out, err) == (3, "good-run is FINISHED\nbad-run is FAILED\n", "")
+    ended = client.runs.wait(good.uid)
+    assert (ended.succeeded, ended.metrics) == (True, {"loss": 0.5})
+    assert next(changes).run == ended
+    client.runs.delete(good.uid)
+    assert [change.gone for change in changes][-1]
+    with pytest.raises(NotFound):
+        client.runs.wait(good.uid)
+
+
+@pytest.mark.slow
+def test_a_waiter_and_a_watcher_outlive_a_restart_of_the_server(
+    server: RealServer, client: CloudMlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = client.runs.create("over-a-restart")
+    watcher = server.client().runs.watch(uid)
+    assert not next(watcher).gone
+    waiter, waits = server.client().runs, threading.Event()
+    describe = waiter.describe
+
+    def describe_later(uid: str, **wait: Any) -> Run:
+        if wait:
+            waits.set()
+        return describe(uid, **wait)
+
+    monkeypatch.setattr(waiter, "describe", describe_later)
+    with ThreadPoolExecutor(2) as pool:
+        waited = pool.submit(waiter.wait, uid, 100)
+        watched = pool.submit(next, watcher)
+        assert waits.wait(60)
+        server.kill()
+        server.start()
+        client.runs.finish(uid, "KILLED")
+        assert waited.result().state == "KILLED"
+        change = watched.result()
+    assert change.run is not None
+    assert change.run.state == "KILLED"
+    killed = server.cli("runs", "wait", uid)
+    assert (killed.code, killed.out) == (4, "over-a-restart is KILLED\n")
+
+
+def test_a_run_that_is_deleted_is_not_waited_for(server: RealServer, client: CloudMlClient) -> None:
+    uid = client.runs.create("deleted-run")
+    with ThreadPoolExecutor(1) as pool:
+        waited = pool.submit(server.client().runs.wait, uid, 100)
+        client.runs.delete(uid)
+        with pytest.raises(NotFound):
+            waited.result()
