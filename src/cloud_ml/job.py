@@ -59,6 +59,8 @@ _SAVED, _RENAMED = ".saved.jsonl", ".renamed.jsonl"
 _TENSORFLOW = "checkpoint"
 _TENSORFLOW_PATH = re.compile(r'^model_checkpoint_path: "([^"]+)"', re.MULTILINE)
 _STEP = re.compile(r"-(\d{1,18})$")
+_STEP_OF_FILE = re.compile(r"(?:^|[-_=])([0-9]{1,18})(?:\.[A-Za-z]\w*)*$")
+_MOST_DEPTH = 4
 _ATTEMPT = re.compile(r"[0-9]{1,9}\Z")
 _LONGEST_NAME = 1000
 _MOST_STEPS = 10**18
@@ -128,7 +130,7 @@ def latest() -> Optional[Checkpoint]:
     if found:
         return max(found, key=lambda one: one[0])[1]
     given = os.environ.get("CLOUDML_RESTORE_FROM")
-    return Checkpoint(given, _step_of(given)) if given and _exists(given) else None
+    return Checkpoint(given, _given_step(given)) if given and _exists(given) else None
 
 
 def report(step: Optional[int] = None, **metrics: float) -> None:
@@ -386,6 +388,20 @@ def _noted(folder: str, name: str) -> List[Tuple[float, Checkpoint]]:
         except (ValueError, KeyError, TypeError, RecursionError):  # half a line, or another's
             continue
     return found
+
+
+def _given_step(given: str) -> Optional[int]:
+    """The step of a checkpoint in the folder of another job: what that job noted, else the number
+    at the end of the name.
+    """
+    folder, name = os.path.split(given.rstrip("/"))
+    found = _STEP_OF_FILE.search(name)
+    for _ in range(_MOST_DEPTH):
+        for _, one in _noted(folder, _SAVED):
+            if one.path == given.rstrip("/") and isinstance(one.step, int):
+                return one.step
+        folder = os.path.dirname(folder)
+    return int(found.group(1)) if found else None
 
 
 def _first_there(noted: List[Tuple[float, Checkpoint]]) -> List[Tuple[float, Checkpoint]]:

@@ -34,6 +34,9 @@ def test_the_example_of_the_page_goes_on_from_its_checkpoint(
     longer, log = run("longer", example[1], restore_from="halving-again")
     assert longer.succeeded, log
     assert "starts at step 30" in log
+    source = "from cloud_ml import job\nprint('goes on at', job.latest().step)"
+    _, log = run("with-step", source, restore_from="halving-again")
+    assert "goes on at 30" in log
     assert client.storage.head(found[-1].uri).size == found[-1].size > 0
 
 

@@ -116,6 +116,30 @@ def test_what_was_renamed_counts_only_without_a_report(folder: Path) -> None:
     assert job.latest() is None
 
 
+@pytest.mark.parametrize(
+    ("name", "noted", "step"),
+    [
+        ("best.pt", '{"path": "best.pt", "step": 7, "time": 1}', 7),
+        ("step-5.pt", '{"path": "step-5.pt", "step": 7, "time": 1}', 7),
+        ("deep/er/best", '{"path": "deep/er/best", "step": 7, "time": 1}', 7),
+        ("step-5.pt", '{"path": "other.pt", "step": 7, "time": 1}', 5),
+        ("step-5.pt", '{"path": "step-5.pt", "step": "x", "time": 1}\n[7]\nhalf a l', 5),
+        ("epoch=3-step=20.ckpt", "", 20),
+        ("30", "", 30),
+        ("best.pt", '{"path": "best.pt", "step": null, "time": 1}', None),
+    ],
+)
+def test_the_step_of_another_jobs_checkpoint_is_what_that_job_noted_else_in_the_name(
+    name: str, noted: str, step: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ".checkpoints" / "other-u1"
+    (folder / name).mkdir(parents=True)
+    (folder / ".saved.jsonl").write_text(noted)
+    monkeypatch.setenv("CLOUDML_CHECKPOINT_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("CLOUDML_RESTORE_FROM", str(folder / name))
+    assert job.latest() == (str(folder / name), step)
+
+
 def test_at_first_the_checkpoint_of_another_job(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,8 @@ _BY_REASON = {
     "jobs logs {name}",
     "NoDistributedRecipe": "Resubmit it with the recipe that fits: cloudml jobs rerun {name} "
     "--recipe pytorch (or tensorflow, dask, mpi, cluster)",
+    "NoProgress": _LOOK + " · if it does get further each time, let the platform know: save to "
+    "CLOUDML_CHECKPOINT_DIR, or call cloud_ml.job.report(step)",
     "Cancelled": _RUN_AGAIN,
 }
 _MEMORY_OF_ROLES = (

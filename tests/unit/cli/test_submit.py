@@ -641,6 +641,7 @@ def test_what_helps_a_job_of_several_tasks() -> None:
     assert "raise its memory_limit in cluster_spec" in next_step(
         _failed("OOMKilled", cluster_spec=own)
     )
+    assert "job.report(step)" in next_step(_failed("NoProgress"))
     assert next_step(_failed("NoDistributedRecipe")).endswith(
         "cloudml jobs rerun a --recipe pytorch (or tensorflow, dask, mpi, cluster)"
     )

@@ -17,15 +17,17 @@ from cloud_ml.cli.session import Session, pass_session
 def checkpoints(session: Session, name: str, output: str | None) -> None:
     """List the checkpoints that a job has saved and that are still there, the oldest first.
 
-    Code notes one with cloud_ml.job.saved(path, step); TensorFlow's own are found, too.
+    Code reports one with cloud_ml.job.saved(path, step). Those of TensorFlow are found without
+    that, and so is what gets its final name by a rename.
     """
     found = session.client.train_job_checkpoints(name)
     if echo_as(output, found, (one.uri for one in found)):
         return
     if not found:
         note(
-            f"{name} has no checkpoint: its code noted none with cloud_ml.job.saved(path, step), or "
-            f"they were removed, of which `cloudml jobs events {name}` tells"
+            f"{name} has no checkpoint. A checkpoint is a file or folder in CLOUDML_CHECKPOINT_DIR "
+            f"that its code reported with cloud_ml.job.saved(path, step), or wrote under a temporary "
+            f"name and renamed then. If it was removed, `cloudml jobs events {name}` tells"
         )
         return
     rows = [
