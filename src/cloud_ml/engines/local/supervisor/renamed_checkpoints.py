@@ -82,18 +82,18 @@ class RenamedCheckpoints:
         """Note all that was renamed until now."""
         if self._watch is None:
             return
-        finished: list[str] = []
+        renames: list[linux.Rename] = []
         for renamed in _all_renames(self._watch):
             if renamed.folder != self._number:  # an earlier folder's
                 continue
             self._seen += 1
             if not renamed.name:
                 self._forget()
-                finished.clear()
-            elif checkpoints.is_finished(renamed.source, renamed.name):
-                finished.append(renamed.name)
-        if finished:
-            self._note(list(dict.fromkeys(reversed(finished)))[:_MOST_NOTED][::-1])
+                renames.clear()
+            else:
+                renames.append(renamed)
+        if finished := _newest_finished(renames):
+            self._note(finished)
         if self._number == _NONE:
             self._watch_new_folder(self._watch)
 
@@ -193,6 +193,17 @@ def _watch_for(
             watch = linux.Watch()
         _shared.append((user, watch))
         return watch, watch.folder_of_renames(folder)
+
+
+def _newest_finished(renames: Sequence[linux.Rename]) -> list[str]:
+    """The names that were given last to checkpoints that are complete; the newest last."""
+    found: dict[str, None] = {}
+    for one in reversed(renames):  # most of many are not looked at
+        if len(found) == _MOST_NOTED:
+            break
+        if one.name not in found and checkpoints.is_finished(one.source, one.name):
+            found[one.name] = None
+    return [*found][::-1]
 
 
 def _all_renames(watch: linux.Watch) -> Iterator[linux.Rename]:
