@@ -63,6 +63,9 @@ def test_the_end_of_a_run_of_another_process_is_waited_for(
         client.runs.wait(good.uid, 0.1)
     late = server.cli("runs", "wait", "bad-run", "good-run", "--timeout", "1s")
     assert (late.code, late.err) == (124, "Timed out after 1s; bad-run is still RUNNING\n")
+    words = {"COMP_WORDS": "cloudml runs wait bad-run goo", "COMP_CWORD": "4"}
+    completed = server.cli(_CLOUDML_COMPLETE="bash_complete", **words).good()
+    assert completed.out == "plain,good-run\n"
     changes = client.runs.watch(good.uid)
     first = next(changes)
     assert first.run is not None

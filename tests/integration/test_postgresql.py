@@ -20,6 +20,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import make_url
 
+from cloud_ml.domain.tracking.runs import RunChange, RunState
 from cloud_ml.errors import CloudMlError, Conflict, Damaged, InvalidRequest, OutOfSpace, Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.sql import migrations
@@ -38,6 +39,7 @@ from cloud_ml.testing.state.samples import (
     once,
     race,
 )
+from cloud_ml.testing.state.tracking import add_run, log
 from support.postgres import Postgres, running
 from support.server import RealServer, eventually, trainer
 from support.writing import WritingProcess, check_kept
@@ -334,6 +336,24 @@ def test_commits_of_other_servers_are_heard_and_our_own_are_not_heard_twice(
     last = make(other, "last")
     eventually(lambda: last.revision in heard, "the last commit is heard")
     assert heard == [made.revision, mine.revision, last.revision]
+
+
+def test_the_end_of_a_run_is_heard_by_other_servers(
+    store: SqlStateStore, other: SqlStateStore
+) -> None:
+    uid, heard = add_run(store, "one"), threading.Event()
+    at = other.revision()
+
+    def look() -> None:
+        if other.changes(at):
+            heard.set()
+
+    other.subscribe(look)
+    log(store, uid, metrics={"loss": 0.5})
+    assert (other.revision(), heard.is_set()) == (at, False)
+    ended = store.tracking.change_run(uid, RunChange(state=RunState.FINISHED))
+    assert heard.wait(30)
+    assert other.tracking.run(uid) == ended
 
 
 def test_revisions_are_in_the_order_of_commits_whoever_writes(
