@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ NOUNS: Mapping[str, str] = {
     ),
 }
 """Words that tell the kind before a name, as in ``describe job NAME`` and ``logs job/NAME``."""
+_TASK_OF_SLURM = re.compile(r"(.+)_([0-9]+)")
 _LOOKED_AT = 1000
 _NEVER_RUNS = ("Saved", "Stopped", "Failed")
 
@@ -90,11 +92,8 @@ def find_targets(
     for name in dict.fromkeys(names):
         noun, _, rest = name.partition("/")
         allowed, known = ({NOUNS[noun]}, rest) if rest and noun in NOUNS else (set(commands), name)
-        if noun not in NOUNS and rest and commands.get(JOB) == "logs":
-            raise click.UsageError(
-                f"{name} is not the name of a job; one task: cloudml logs {noun} --task {rest}",
-                ctx=ctx,
-            )
+        if commands.get(JOB) == "logs":
+            _check_no_task(ctx, name)
         targets = [
             *(find_jobs(client, known) if JOB in allowed & commands.keys() else ()),
             *(find_services(client, known) if SERVICE in allowed & commands.keys() else ()),
@@ -103,6 +102,22 @@ def find_targets(
             raise click.UsageError(_explain(client, name, targets, commands, options), ctx=ctx)
         found += targets
     return found
+
+
+def _check_no_task(ctx: click.Context, name: str) -> None:
+    """Refuse the name of a task, as Kubernetes (``train/worker-1``) and Slurm (``train_3``) write
+    it.
+
+    Raises:
+        UsageError: It is one; says how to name a task here.
+    """
+    job, _, task = name.partition("/")
+    if found := _TASK_OF_SLURM.fullmatch(name):
+        job, task = found[1], f"task-{found[2]}"
+    if task and job not in NOUNS:
+        raise click.UsageError(
+            f"{name} is not the name of a job; one task: cloudml logs {job} --task {task}", ctx=ctx
+        )
 
 
 def is_noun(client: CloudMlClient, word: str) -> bool:
@@ -125,9 +140,15 @@ def find_jobs(client: CloudMlClient, name: str) -> list[Target]:
 
 def find_services(client: CloudMlClient, name: str, version: str | None = None) -> list[Target]:
     """The services of that name, one for each version."""
+    from cloud_ml.errors import InvalidRequest
+
+    try:
+        services = list(client.list_model_services(name=name, limit=_LOOKED_AT))
+    except InvalidRequest:  # no service can have that name
+        return []
     return [
         Target(SERVICE, (one.name, one.version), one.phase, running=one.phase not in _NEVER_RUNS)
-        for one in client.list_model_services(name=name, limit=_LOOKED_AT)
+        for one in services
         if version in (None, one.version)
     ]
 

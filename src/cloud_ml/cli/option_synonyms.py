@@ -144,6 +144,8 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--experiment-name": "use --label experiment=NAME",
         "--export": "use --env NAME=VALUE",
         "--from-checkpoint": "use --restore-from JOB or --restore-from URI",
+        "--gpus-per-node": "use --gpus N",
+        "--gpus-per-task": "use --gpus N",
         "--gres": "use --gpus N",
         "--hostfile": _RENDEZVOUS,
         "--idle-minutes-to-autostop": "nothing stays behind after a job; leave the option out",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
@@ -32,13 +33,28 @@ def find_alias(path: str, word: str, commands: Collection[str]) -> Sequence[str]
     )
 
 
-def explain_unknown_command(path: str, word: str, commands: Sequence[str]) -> str:
-    """One sentence about a command that does not exist."""
-    if advice := synonyms.COMMAND_ADVICE.get(path, {}).get(word):
+def explain_unknown_command(
+    path: str, word: str, commands: Sequence[str], rest: Sequence[str] = ()
+) -> str:
+    """One sentence about a command that does not exist; ``rest`` was typed after it."""
+    advice = _without_tool(path, word, commands, rest) or (
+        synonyms.COMMAND_ADVICE.get(path, {}).get(word)
+    )
+    if advice:
         return f'there is no command "{word}"; {advice}'
     if near := get_close_matches(word, commands, n=_SEVERAL):
         return f'there is no command "{word}"; did you mean {" or ".join(near)}?'
     return f'there is no command "{word}"; there are {", ".join(commands)}'
+
+
+def _without_tool(path: str, word: str, commands: Sequence[str], rest: Sequence[str]) -> str:
+    """What to type instead of ``kubectl logs NAME``; empty if the next word says nothing here."""
+    if word not in synonyms.TOOLS.get(path, ()) or not rest:
+        return ""
+    if rest[0] in commands or find_alias(path, rest[0], commands):
+        return f"leave out {word}; use: {path} {shlex.join(rest)}"
+    advice = synonyms.COMMAND_ADVICE.get(path, {}).get(rest[0])
+    return f"leave out {word}; {advice}" if advice else ""
 
 
 def explain_unknown_option(error: click.NoSuchOption) -> str:

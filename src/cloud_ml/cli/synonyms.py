@@ -7,7 +7,7 @@ types every row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 GENERAL_COMMANDS: Mapping[str, Sequence[str]] = {
     "ls": ("list",),
@@ -154,6 +154,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """Command path: word → the words that take its place. They work as they stand."""
 
+TOOLS: Mapping[str, Collection[str]] = {"cloudml": frozenset({"dstack", "kubectl", "ray", "sky"})}
+"""Command path: other tools whose whole command lines are typed behind it."""
+
 _STARTS = "the platform starts the tasks: cloudml run SCRIPT --recipe"
 _TORCH = f"{_STARTS} pytorch -w N"
 _MPI = f"{_STARTS} mpi -w N"
@@ -203,6 +206,7 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "pytorchjob": "use: cloudml jobs list",
         "port-forward": "a service has an address; use: cloudml models describe NAME",
         "tail": "use: cloudml logs NAME --follow",
+        "ray": "leave out ray; use: cloudml jobs submit SCRIPT",
         "rollout": "use: cloudml models rollback NAME VERSION",
         "salloc": "jobs are not interactive; use: cloudml run FOLDER",
         "sacct": "use: cloudml jobs list --output wide",

@@ -159,6 +159,12 @@ def check_secrets(
     return values
 
 
+def _swapped(name: str, variable: str) -> str:
+    """``hf=HF_TOKEN`` for the ``HF_TOKEN=hf`` of other tools; empty if it is not that."""
+    is_swapped = common.NAME.fullmatch(variable) and name.isidentifier() and len(variable) <= 63
+    return f"{variable}={name}" if is_swapped else ""
+
+
 def _check_use(field: str, value: Any) -> SecretUse:
     if not isinstance(value, str) or len(value) > 400:
         raise common.refuse(field, value, _ALLOWED_USE)
@@ -168,7 +174,7 @@ def _check_use(field: str, value: Any) -> SecretUse:
             field,
             value,
             f"{_ALLOWED_USE}; a name has {common.NAME_ALLOWED}",
-            meant=suggestions.name(name),
+            meant=_swapped(name, variable) or suggestions.name(name),
         )
     if not equals:
         return SecretUse(name)

@@ -48,6 +48,9 @@ class Array(Recipe):
             "CLOUDML_ROLE": role.name,
             "CLOUDML_ARRAY_COUNT": str(role.replicas),
             "CLOUDML_TASK_RESTART": "0",
+            "SLURM_ARRAY_TASK_COUNT": str(role.replicas),
+            "SLURM_ARRAY_TASK_MIN": str(min(role.indices)),
+            "SLURM_ARRAY_TASK_MAX": str(max(role.indices)),
         }
         # The newest checkpoint of the job may be another task's.
         own = replace(context, restore_from="")

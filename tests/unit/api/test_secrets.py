@@ -161,6 +161,8 @@ async def test_a_job_may_ask_only_for_secrets_of_its_own_organisation(served: Se
     assert foreign.text.replace("theirs", "nobody") == missing.text
     near = await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["hf-tokn"]))
     assert "Did you mean hf-token?" in near.json()["hint"]
+    swapped = await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["HF=hf-token"]))
+    assert "Did you mean hf-token=HF?" in swapped.json()["hint"]
     taken = await served.member.call(
         "POST", "/api/v1/jobs", job("a", secrets=["hf-token", "hf-token=HF_TOKEN"])
     )

@@ -150,6 +150,22 @@ def test_a_script_that_python_m_runs_may_be_called_so(tmp_path: Path, name: str)
     assert common.check_module("module_name", module) == module
 
 
+def test_the_folder_above_the_code_names_one_that_has_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ddp").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "a.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequest) as caught:
+        module_for(".")
+    assert caught.value.hint == "Say which: -m trainer.task."
+    (tmp_path / "ddp" / "train.py").touch()
+    with pytest.raises(InvalidRequest) as caught:
+        module_for(".")
+    assert (caught.value.hint or "").endswith("Or submit the folder of the code, such as ./ddp")
+
+
 def test_code_that_is_not_there_is_told_before_its_module_is_looked_for() -> None:
     with pytest.raises(
         InvalidRequest, match=r"trainer_uri is '\./absent'; allowed is .* that exists"

@@ -48,6 +48,8 @@ def test_every_task_finds_its_index_and_knows_no_other() -> None:
     ):
         assert told[name] == "5"
     assert (told["CLOUDML_ARRAY_COUNT"], told["CLOUDML_ROLE"]) == ("2", "task")
+    of_slurm = [told[f"SLURM_ARRAY_TASK_{name}"] for name in ("COUNT", "MIN", "MAX")]
+    assert of_slurm == ["2", "3", "5"]
     assert "CLOUDML_CLUSTER" not in told
     assert told["CLOUDML_CHECKPOINT_DIR"].endswith("sweep-u1/task-5")
     assert "CLOUDML_RESTORE_FROM" not in told  # the newest one is another task's
@@ -61,6 +63,7 @@ def test_what_has_completed_is_left_out() -> None:
     assert [plan.name for plan in gang.tasks] == ["task-1", "task-3"]
     assert gang.completes == ("task-1", "task-3")
     assert gang.tasks[0].environment["CLOUDML_ARRAY_COUNT"] == "4"
+    assert gang.tasks[0].environment["SLURM_ARRAY_TASK_MIN"] == "0"
     assert gang.max_failed == 1
     assert made(("task-7",), array="7").tasks == ()
 

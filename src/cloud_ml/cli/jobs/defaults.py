@@ -5,6 +5,7 @@ given.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shlex
 import tempfile
@@ -28,6 +29,7 @@ _PARTS = re.compile(r"[^\W\d]\w*", re.ASCII)
 _RUNNABLE = re.compile(r"\w[\w-]*", re.ASCII)
 """A script that ``python -m`` runs, though ``import`` may not name it."""
 _MOST_SHOWN = 8
+_MOST_ENTRIES = 1000
 
 
 def looks_like_code(word: str) -> bool:
@@ -150,7 +152,10 @@ def _without_module(place: Path, trainer_uri: str) -> InvalidRequest:
             from cloud_ml.sdk.trainers.packaging import refuse_notebook
 
             return refuse_notebook(notebook)
-        return _unclear(f"no module to run was found in {trainer_uri}", [])
+        error = _unclear(f"no module to run was found in {trainer_uri}", [])
+        if below := _folder_with_scripts(place):
+            error.hint = f"{error.hint} Or submit the folder of the code, such as {below}"
+        return error
     if place.suffix in _JOB_FILES:
         return InvalidRequest(
             f"{place.name} is not Python code",
@@ -160,6 +165,19 @@ def _without_module(place: Path, trainer_uri: str) -> InvalidRequest:
             hint=f"If it is a job file: cloudml jobs submit -f {shlex.quote(trainer_uri)}",
         )
     return _unclear(f"which module of {place.name} is to run?", [])
+
+
+def _folder_with_scripts(place: Path) -> str:
+    """A folder in ``place`` with Python files of its own; empty if there is none. Users submit the
+    folder above their code.
+    """
+    entries = sorted(itertools.islice(place.iterdir(), _MOST_ENTRIES))
+    own = [one for one in entries if not one.name.startswith(".") and one.is_dir()]
+    found = (one for one in own if not _is_package(one) and next(one.glob("*.py"), None))
+    below = next(found, None)
+    return (
+        "" if below is None else shlex.quote(f"./{below}" if len(below.parts) == 1 else str(below))
+    )
 
 
 def _is_shell_script(place: Path) -> bool:

@@ -18,10 +18,15 @@ _RECIPES: Mapping[str, str] = {
     "deepspeed": "pytorch",
     "mpirun": "mpi",
     "mpiexec": "mpi",
+    "srun": "",
 }
-"""Launchers of several processes, and the recipe that starts the same ones."""
+"""Launchers of several processes, and the recipe that starts the same ones. That of ``srun`` is not
+known: it starts anything.
+"""
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_COUNTS = frozenset({"-n", "-np", "--np", "--nproc-per-node", "--num-processes", "--num-gpus"})
+_COUNTS = frozenset(
+    {"-n", "-np", "--np", "--nproc-per-node", "--num-processes", "--num-gpus", "--ntasks"}
+)
 """Options of launchers that say how many processes to start."""
 
 
@@ -87,6 +92,9 @@ def _flags(launcher: str, options: Sequence[str]) -> list[str]:
     recipe = _RECIPES.get(launcher, "")
     if not recipe and any(module in options for module in _TORCH_MODULES):
         recipe = "pytorch"
+    if launcher == "srun":
+        count = _count(options)
+        return ["-w", count] if count.isdecimal() and int(count) > 1 else []
     return ["--recipe", recipe, "-w", _count(options)] if recipe else []
 
 

@@ -132,6 +132,10 @@ def _ends_with_code(words: Sequence[str], missing: int) -> bool:
 
 
 def _without_code(fields: Mapping[str, Any], words: Sequence[str]) -> click.UsageError:
+    if len(words) == 1 and words[0].endswith((".sh", ".ipynb")):
+        return click.UsageError(
+            f"there is no file {words[0]}, and jobs run Python: give a .py file"
+        )
     missing = ", ".join(name for name in REQUIRED if name not in fields)
     path = next((word for word in words if Path(word).exists()), None)
     advice = (

@@ -30,8 +30,11 @@ _SKIPPED = ("__pycache__", "node_modules")
 _STORAGE, _FDS = "/storage/", "/fds/"
 _SECRET = re.compile(r"/run/secrets/([a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?)")
 _ELSEWHERE = re.compile(
-    r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|~|[A-Za-z]:[\\/])"
+    r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|/scratch/|/lustre/|/gpfs/|/nfs/|"
+    r"/datasets?/|/workspace/|~|[A-Za-z]:[\\/])"
 )
+_NOT_SENT = re.compile(r"\.\./|/tmp/")
+"""Paths of files that the job may have written itself, or that are on the user's machine only."""
 _QUOTED = re.compile(r"(?:No such file or directory|unable to open file)[^']{0,40}'([^']{1,1000})'")
 _NOT_FOUND = re.compile(
     r"(?:\[Errno 2\] )?(?:File )?'?([^\s'][^']{0,500}?)'? (?:not found|does not exist)\b"
@@ -76,6 +79,13 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
         return (
             "the path is of another machine: send the file with the code, or put it into a bucket; "
             f"the working directory is {working_folder}"
+        )
+    if not near and _NOT_SENT.match(path):
+        is_above = path.startswith("..")
+        why = "nothing above the folder is sent" if is_above else "/tmp is private to the job"
+        return (
+            f"{why}: put the file into the folder of the code, or into a bucket with cloudml "
+            f"storage cp; the working directory is {working_folder}"
         )
     told = [f"the working directory is {working_folder}", _sent_sentence(sent)]
     if near:

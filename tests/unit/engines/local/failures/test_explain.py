@@ -168,6 +168,10 @@ def sent(tmp_path: Path) -> FailureContext:
         ("churn.csv", "did you mean data/churn.csv?"),
         ("/home/me/project/churn.csv", "did you mean data/churn.csv?"),
         ("/home/me/nothing.like.it", "the path is of another machine"),
+        ("/scratch/me/nothing.like.it", "the path is of another machine"),
+        ("../nothing/like.it", "nothing above the folder is sent: put the file into the folder"),
+        ("/tmp/nothing.like.it", "/tmp is private to the job: put the file into the folder"),
+        ("../data/churn.csv", "did you mean data/churn.csv?"),
         (
             "x.csv",
             "the working directory is /work; sent with the code: train.py, data/churn.csv, "
