@@ -82,7 +82,7 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
         )
     if not near and _NOT_SENT.match(path):
         is_above = path.startswith("..")
-        why = "nothing above the folder is sent" if is_above else "/tmp is private to the job"
+        why = "nothing above the folder is sent" if is_above else "the job has a /tmp of its own"
         return (
             f"{why}: put the file into the folder of the code, or into a bucket with cloudml "
             f"storage cp; the working directory is {working_folder}"

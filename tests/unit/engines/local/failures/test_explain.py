@@ -170,7 +170,7 @@ def sent(tmp_path: Path) -> FailureContext:
         ("/home/me/nothing.like.it", "the path is of another machine"),
         ("/scratch/me/nothing.like.it", "the path is of another machine"),
         ("../nothing/like.it", "nothing above the folder is sent: put the file into the folder"),
-        ("/tmp/nothing.like.it", "/tmp is private to the job: put the file into the folder"),
+        ("/tmp/nothing.like.it", "a /tmp of its own: put the file into the folder"),
         ("../data/churn.csv", "did you mean data/churn.csv?"),
         (
             "x.csv",
