@@ -75,6 +75,8 @@ def test_the_end_of_a_run_of_another_process_is_waited_for(
         bad.end("fail")
         out, err = waiter.communicate(timeout=60)
     assert (waiter.returncode, out, err) == (3, "good-run is FINISHED\nbad-run is FAILED\n", "")
+    names = server.cli("runs", "wait", "good-run", "-o", "name").good()
+    assert names.out == f"{good.uid}\n"
     ended = client.runs.wait(good.uid)
     assert (ended.succeeded, ended.metrics) == (True, {"loss": 0.5})
     assert next(changes).run == ended

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.tracking.runs import RUN
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.errors import NotFound
+from cloud_ml.models.metrics import LoggedValue
+from support.listening import listening
 from support.platform import Caller, Served
 from support.server_events import events
 
@@ -148,3 +156,47 @@ async def test_a_run_of_somebody_else_is_answered_like_none(served: Served, path
     missing = await served.stranger.call("GET", f"/api/v1/runs/{never}{path}")
     assert foreign.status == missing.status == 404
     assert foreign.text.replace(run, never) == missing.text
+
+
+@contextlib.asynccontextmanager
+async def connected(served: Served) -> AsyncIterator[AsyncCloudMlClient]:
+    served.clock.now = datetime.now(UTC)
+    key = served.member.identity
+    async with (
+        listening(served) as port,
+        AsyncCloudMlClient(key.access_key, key.secret, f"http://127.0.0.1:{port}") as client,
+    ):
+        yield client
+
+
+async def test_the_sdk_that_awaits_watches_all_runs(served: Served) -> None:
+    async with connected(served) as client:
+        after = served.store.revision()
+        uid = await client.runs.create("one")
+        async with aclosing(client.runs.watch(after=after)) as changes:
+            assert (await asyncio.wait_for(anext(changes), 60)).uid == uid
+            await client.runs.log(uid, metrics=[LoggedValue("loss", math.nan, 0, 1)])
+            waiting = asyncio.ensure_future(client.runs.wait(uid, 60))
+            await client.runs.finish(uid)
+            ended = await waiting
+            change = await asyncio.wait_for(anext(changes), 60)
+            assert change.run is not None
+            assert (change.run.succeeded, ended.succeeded) == (True, True)
+            assert math.isnan(float(change.run.metrics["loss"]))
+            await client.runs.delete(uid)
+            while not change.gone:
+                change = await asyncio.wait_for(anext(changes), 60)
+            assert change.uid == uid
+
+
+async def test_a_run_that_is_hidden_before_its_end_is_not_waited_for(served: Served) -> None:
+    async with connected(served) as client:
+        uid = await client.runs.create("one")
+        waiting = asyncio.ensure_future(client.runs.wait(uid, 60))
+        await change(served, "delete", uid)
+        with pytest.raises(NotFound, match="run one was deleted while it was RUNNING"):
+            await waiting
+        await change(served, "restore", uid)
+        await client.runs.finish(uid)
+        await change(served, "delete", uid)
+        assert (await client.runs.wait(uid)).succeeded
