@@ -8,6 +8,7 @@ file that is not the job's own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import stat
@@ -73,7 +74,9 @@ class RenamedCheckpoints:
         except (FileNotFoundError, NotADirectoryError):  # the log says why it was not made
             return
         except OSError as error:
-            log(f"cloudml: checkpoints that are renamed will not be found: {error}\n".encode())
+            full = error.errno in (errno.EMFILE, errno.ENOSPC)
+            why = "the limits of fs.inotify are reached" if full else str(error)
+            log(f"cloudml: checkpoints that are renamed will not be found: {why}\n".encode())
             return
         self._selector = selector
         self._listen()

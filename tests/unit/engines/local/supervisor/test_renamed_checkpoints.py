@@ -229,7 +229,8 @@ def test_without_a_watch_the_job_runs_all_the_same(
     watched.renamed.close()
     watched.selector.close()
     assert watched.log == [
-        b"cloudml: checkpoints that are renamed will not be found: [Errno 24] too many\n"
+        b"cloudml: checkpoints that are renamed will not be found: "
+        b"the limits of fs.inotify are reached\n"
     ]
 
 
