@@ -11,8 +11,9 @@ import pytest
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.engines.base import Capacity
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from support.platform import TRAINER, Served
 
@@ -173,6 +174,26 @@ async def test_all_files_of_tensorflow_count(served: Served, job: TrainJobRecord
         put(served, job, f"ckpt-1.data-{number:05}-of-00003")
     note(served, job, ("ckpt-1", 1, 1))
     assert [one.size for one in served.platform.checkpoints.of(job).items] == [20]
+
+
+@pytest.mark.parametrize("closed", [".saved.jsonl", "folder", "step-2"])
+async def test_what_the_job_has_closed_is_no_checkpoint_and_no_failure(
+    served: Served, job: TrainJobRecord, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def head_of_open(bucket: str, key: str, **options: Any) -> ObjectInfo | None:
+        if key.endswith(f"/{closed}"):
+            raise Conflict(f"{bucket}/{key} is closed by its permissions")
+        return head(bucket, key, **options)
+
+    for path in ("step-1", "step-2", "folder/a"):
+        put(served, job, path)
+    note(served, job, ("step-1", 1, 10), ("step-2", 2, 20), ("folder", 3, 30))
+    head = served.platform.objects.head
+    monkeypatch.setattr(served.platform.objects, "head", head_of_open)
+    left = {"folder": "step-2", "step-2": "folder"}.get(closed, "")
+    assert served.platform.checkpoints.newest(job) == left
+    paths = [one.path for one in served.platform.checkpoints.of(job).items]
+    assert closed not in paths
 
 
 async def test_tasks_of_an_array_have_folders_of_their_own(served: Served) -> None:

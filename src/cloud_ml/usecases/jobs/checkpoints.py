@@ -243,8 +243,8 @@ class Checkpoints:
             start = max(0, info.size - rules.READ_BYTES)
             _, chunks = self._objects.read(bucket, key, start=start, length=rules.READ_BYTES)
             return info, b"".join(chunks)
-        except (NotFound, Unavailable, InvalidRequest):  # it went, or changes just now
-            return None, b""
+        except (NotFound, Unavailable, InvalidRequest, Conflict):
+            return None, b""  # it went, changes just now, or the job has closed its folder
 
     def _is_there(self, bucket: str, key: str, late: float) -> bool:
         return bool(self._files(bucket, key, late, most=1))
@@ -254,9 +254,10 @@ class Checkpoints:
     ) -> list[ObjectInfo]:
         """The files of a checkpoint: one, those of a folder, or TensorFlow's, whose names begin so.
 
-        After ``late`` no folder is looked into: a job may have filled one to keep us busy.
+        After ``late`` no folder is looked into: a job may have filled one to keep us busy. There are
+        none in a folder that the job has closed.
         """
-        with contextlib.suppress(NotFound, InvalidRequest):
+        with contextlib.suppress(NotFound, InvalidRequest, Conflict):
             if (info := self._objects.head(bucket, key)) is not None:
                 return [info]
             if (index := self._objects.head(bucket, f"{key}.index")) is not None:
