@@ -51,7 +51,10 @@ _OF_ARRAYS = frozenset(
     {
         "CLOUDML_ARRAY_INDEX",
         "CLOUDML_ARRAY_COUNT",
+        "SLURM_ARRAY_TASK_COUNT",
         "SLURM_ARRAY_TASK_ID",
+        "SLURM_ARRAY_TASK_MAX",
+        "SLURM_ARRAY_TASK_MIN",
         "JOB_COMPLETION_INDEX",
     }
 )
@@ -71,6 +74,8 @@ _NOT_SEVERAL = "tasks of a job of several find it: submit it with {option} -w N"
 _NO_ARRAY = "tasks of an array find it: submit it with --array INDEXES, such as --array 0-9"
 _NO_LIBRARY = "a library of the system is missing: require a package that brings it"
 _IN_ANY = (
+    ("$CLOUDML_", files.NOT_REPLACED),
+    ("${CLOUDML_", files.NOT_REPLACED),
     ("Torch not compiled with CUDA", "no GPU here: choose the device by torch.cuda.is_available()"),
     ("Found no NVIDIA driver", "no GPU here: choose the device by torch.cuda.is_available()"),
     (

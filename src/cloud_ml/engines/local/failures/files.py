@@ -33,6 +33,8 @@ _ELSEWHERE = re.compile(
     r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|/scratch/|/lustre/|/gpfs/|/nfs/|"
     r"/datasets?/|/workspace/|~|[A-Za-z]:[\\/])"
 )
+_WITH_VARIABLE = re.compile(r"\$(?:[A-Z]|\{[A-Z])")
+NOT_REPLACED = "variables in arguments are not replaced: read them in the code, with os.environ"
 _NOT_SENT = re.compile(r"\.\./|/tmp/")
 """Paths of files that the job may have written itself, or that are on the user's machine only."""
 _QUOTED = re.compile(r"(?:No such file or directory|unable to open file)[^']{0,40}'([^']{1,1000})'")
@@ -69,6 +71,8 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
     path = missing_path(detail)
     if path.startswith("fds://"):
         return "open() takes no URI: hand it to the code as an argument, which becomes a path"
+    if _WITH_VARIABLE.search(path):
+        return NOT_REPLACED
     if path.startswith((_STORAGE, _FDS)):
         return _storage_advice(path)
     if secret := _SECRET.fullmatch(path):

@@ -100,6 +100,15 @@ def test_the_table_of_distributions_is_one_to_rely_on() -> None:
         ("KeyError: 'DASK_SCHEDULER_ADDRESS'", "submit it with --recipe dask -w N"),
         ("KeyError: 'CLOUDML_ARRAY_INDEX'", "such as --array 0-9"),
         ("KeyError: 'SLURM_ARRAY_TASK_ID'", "such as --array 0-9"),
+        ("KeyError: 'SLURM_ARRAY_TASK_COUNT'", "such as --array 0-9"),
+        (
+            "RuntimeError: Parent directory $CLOUDML_CHECKPOINT_DIR does not exist.",
+            "variables in arguments are not replaced: read them in the code",
+        ),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: '${CLOUDML_TASK_DIR}/a.pt'",
+            "variables in arguments are not replaced: read them in the code",
+        ),
         ("ModuleNotFoundError: No module named 'mpi4py'", "with --recipe mpi -w N"),
         ("ModuleNotFoundError: No module named 'dask'", "with --recipe dask -w N"),
         ("KeyError: 'TF_CONFIG'", "submit it with -F tensorflow -w N"),
