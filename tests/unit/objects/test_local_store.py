@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.errors import Conflict, NotFound, OutOfSpace, PreconditionFailed
+from cloud_ml.errors import Conflict, NotFound, OutOfSpace, PreconditionFailed, Unavailable
 from cloud_ml.objects.local import LocalObjectStore
 
 BUCKET = "data"
@@ -163,6 +164,19 @@ def test_a_folder_that_its_job_has_closed(store: LocalObjectStore) -> None:
     with pytest.raises(Conflict, match="permissions"):
         store.get(BUCKET, "closed/a")
     assert [info.key for info in store.list(BUCKET).objects] == ["open"]
+
+
+def test_a_file_that_a_job_has_leased(store: LocalObjectStore) -> None:
+    store.put(BUCKET, "a", b"x")
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # tells the owner, whom it would end
+    try:
+        with (store.folder(BUCKET) / "a").open("r+b") as file:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            with pytest.raises(Unavailable, match="data/a is not to be read while"):
+                store.get(BUCKET, "a")
+    finally:
+        signal.signal(signal.SIGIO, before)
+    assert store.get(BUCKET, "a") == b"x"
 
 
 def modes(folder: Path) -> dict[str, int]:

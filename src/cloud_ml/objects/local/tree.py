@@ -1,7 +1,7 @@
 """The few ways in which a bucket's tree is touched: name by name, never through a link.
 
 Names are bytes, whatever the locale says. Functions raise ``OSError`` as the system does;
-``translated`` turns what a caller can understand into errors of ours.
+``translate_errors`` turns what a caller can understand into errors of ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml.errors import Conflict, OutOfSpace
+from cloud_ml.errors import Conflict, OutOfSpace, Unavailable
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -211,6 +211,7 @@ def translate_errors(bucket: str, key: str = "") -> Iterator[None]:
     Raises:
         OutOfSpace: The disk is full, read-only, or its quota is used up.
         Conflict: Something on the way is no folder, or its owner has closed it.
+        Unavailable: A process has a lease on the file.
     """
     where = f"{bucket}/{key}" if key else bucket
     try:
@@ -234,5 +235,9 @@ def translate_errors(bucket: str, key: str = "") -> Iterator[None]:
                 field="key",
                 value=key,
                 hint="open it from within a job",
+            ) from error
+        if error.errno == errno.EWOULDBLOCK:  # see fcntl(2), F_SETLEASE
+            raise Unavailable(
+                f"{where} is not to be read while a process has a lease on it", hint="try again"
             ) from error
         raise
