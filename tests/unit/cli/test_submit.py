@@ -660,6 +660,7 @@ def test_what_helps_a_job_of_several_tasks() -> None:
 def test_a_master_that_nobody_asked_for_is_told(run: Run, flags: str, told: bool) -> None:
     result = run("jobs", "submit", "ddp", "train", URI, *flags.split())
     assert ("ddp has 5 tasks: a master beside the workers" in result.stderr) is told
+    assert ("(or jax, xgboost, lightgbm, cluster), -w 4 makes 4." in result.stderr) is told
 
 
 @pytest.mark.parametrize("given", ["spec.json", "@spec.json"])

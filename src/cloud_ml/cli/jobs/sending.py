@@ -88,6 +88,9 @@ def _notes(job: TrainJob) -> Iterator[str]:
         )
 
 
+_WITHOUT_MASTER = "--recipe pytorch (or jax, xgboost, lightgbm, cluster)"
+
+
 def _master_added(job: TrainJob) -> str:
     """What to know about a job that counts workers and does not say what it is."""
     if not job.worker_count or job.framework or job.recipe or job.ps_count or job.ps_spec:
@@ -95,12 +98,12 @@ def _master_added(job: TrainJob) -> str:
     if isinstance(job.worker_count, str):  # such as 2:8
         return (
             f"{job.job_name} has a master beside {job.worker_count} workers, as in TensorFlow. "
-            f"With --recipe pytorch, say, -w {job.worker_count} makes workers only."
+            f"With {_WITHOUT_MASTER}, -w {job.worker_count} makes workers only."
         )
     workers = job.worker_count
     return (
         f"{job.job_name} has {workers + 1} tasks: a master beside the workers, as in TensorFlow. "
-        f"With --recipe pytorch, say, -w {workers} makes {workers}."
+        f"With {_WITHOUT_MASTER}, -w {workers} makes {workers}."
     )
 
 
