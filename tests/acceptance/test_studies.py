@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import psutil
 import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.train_job import TrainJob
 from support.server import RealServer, eventually, serving, trainer
 
+_SAMPLED = {"lr": {"min": 0.0, "max": 1.0}, "layers": {"min": 1, "max": 4, "type": "int"}}
 _REPORTS = """
 import argparse
 from cloud_ml import job
@@ -439,6 +441,43 @@ def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_kille
         }
         said = server.cli("server", "check", "--data-dir", str(server.data)).good().out
         assert f"{4 * 60} items of lists, each of a record that is there." in said
+
+
+def _tuners(server: RealServer) -> list[psutil.Process]:
+    assert server.process is not None
+    children = psutil.Process(server.process.pid).children()
+    return [one for one in children if "cloud_ml.tuning.optuna_program" in one.cmdline()]
+
+
+@pytest.mark.slow
+def test_a_sampler_of_optuna_suggests_the_same_though_tuner_and_server_are_killed(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as server:
+
+        def search(name: str, killed: bool) -> list[dict[str, float]]:
+            studies = server.client().studies
+            study = studies.local(
+                name, _SAMPLED, algorithm="optuna:TPESampler", max_trials=10, seed=5,
+                algorithm_options={"n_startup_trials": 4},
+            )  # fmt: skip
+            while (trial := study.ask()) is not None:
+                value = (trial.parameters["lr"] - 0.3) ** 2 + trial.parameters["layers"]
+                study.tell(trial, value)
+                if killed and trial.number == 4:
+                    (tuner,) = _tuners(server)
+                    tuner.kill()
+                if killed and trial.number == 7:
+                    server.kill()
+                    server.start()
+                    study = server.client().studies.local(name)
+            done = server.client().studies.wait(name, 60)
+            assert done.algorithm_options == {"n_startup_trials": 4}
+            reasons = [event.reason for event in server.client().studies.events(name)]
+            assert "TunerFailed" not in reasons
+            return [dict(one.parameters) for one in done.trials]
+
+        assert search("undisturbed", killed=False) == search("disturbed", killed=True)
 
 
 @pytest.mark.slow

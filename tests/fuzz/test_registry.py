@@ -53,7 +53,7 @@ NOT_FUZZED = {
     "usecases.tracking.registry": "digits of a version; `test_mlflow_registry.py` has what is none",
     "collector.archive_client": _OURS,
     "usecases.comparison.comparing": "no text: it searches the store",
-    "tuning.program": "a request of our own server; `test_tuner.py` has refusals",
+    "tuning.request_loop": "a request of our own server; `test_tuner.py` has refusals",
     "tuning.tuner_process": "an answer of the tuner, whose parameters are checked as those of users",
     "api.tokens": "the address of a connection, from the kernel",
     "api.routes.monitoring": "the address of a connection, from the kernel",

@@ -279,7 +279,7 @@ async def test_a_server_without_numpy_says_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = {"tpe": ["numpy", "scipy"], "auto": ["numpy", "scipy"], "cma-es": ["cmaes"]}
-    named = "cloud_ml.usecases.studies.missing_packages"
+    named = "cloud_ml.usecases.study_algorithms.missing_packages"
     monkeypatch.setattr(named, lambda name: missing.get(name, []))
     with pytest.raises(InvalidRequest, match="lacks cmaes"):
         await world.studies.create(_new(algorithm="CmaEsSampler", space=_RANGE))

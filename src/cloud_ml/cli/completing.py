@@ -90,6 +90,13 @@ def names_of(
     return names
 
 
+def algorithm_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The algorithms of studies."""
+    from cloud_ml.models.study import ALGORITHMS
+
+    return [name for name in ALGORITHMS if name.startswith(incomplete)]
+
+
 def framework_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The frameworks of the server."""
     return [

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cloud_ml.cli.completing import files, names_of
+from cloud_ml.cli.completing import algorithm_names, files, names_of
 from cloud_ml.cli.display.output import (
     echo,
     echo_as,
@@ -126,7 +126,12 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     metavar="METRIC:GOAL",
     help="Such as loss:min, accuracy:max. Repeat it for up to four objectives.",
 )
-@click.option("--algorithm", metavar="NAME", help="auto by default.")
+@click.option(
+    "--algorithm",
+    metavar="NAME",
+    shell_complete=algorithm_names,
+    help="auto by default; or gp, tpe, optuna:TPESampler and others. -f has algorithm_options.",
+)
 @click.option(
     "--population",
     type=int,

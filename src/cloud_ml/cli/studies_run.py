@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cloud_ml.cli.completing import files
+from cloud_ml.cli.completing import algorithm_names, files
 from cloud_ml.cli.display.output import echo, note
 from cloud_ml.cli.display.study_tables import echo_trials
 from cloud_ml.cli.exit_codes import JOB_FAILED
@@ -41,7 +41,12 @@ _LONGEST_NAME = 40
 @click.option(
     "--objective", multiple=True, metavar="METRIC:GOAL", help="Such as loss:min, accuracy:max."
 )
-@click.option("--algorithm", metavar="NAME", help="auto by default.")
+@click.option(
+    "--algorithm",
+    metavar="NAME",
+    shell_complete=algorithm_names,
+    help="auto by default; or gp, tpe, optuna:TPESampler and others. -f has algorithm_options.",
+)
 @click.option("--stopper", metavar="NAME", help="Ends trials early that do badly, such as asha.")
 @click.option(
     "--parameters-as",
@@ -124,6 +129,7 @@ def _of_new(new: Any) -> dict[str, Any]:
         "parameters_as",
         "objective",
         "algorithm",
+        "algorithm_options",
         "max_trials",
         "stopper",
         "stopper_options",

@@ -34,6 +34,13 @@ _MEANT = {
 }  # fmt: skip
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
 
+ALGORITHMS = (
+    "auto", "cma-es", "gp", "grid", "nsga2", "pbt", "qmc", "random", "tpe",
+    "optuna:TPESampler", "optuna:RandomSampler", "optuna:QMCSampler", "optuna:NSGAIISampler",
+    "optuna:NSGAIIISampler", "optuna:CmaEsSampler",
+)  # fmt: skip
+"""The names of the algorithms that there are."""
+
 
 @names_near(_MEANT)
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +62,11 @@ class NewStudy:
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``. A list of
             two to four is searched for its Pareto front: ``["error:min", "latency:min"]``.
-        algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid`` or
-            ``pbt``.
+        algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid``,
+            ``pbt``, or a sampler of Optuna such as ``optuna:TPESampler``.
         algorithm_options: Options of ``pbt``: ``population``, ``quantile``, ``resample_probability``
-            and ``factors``. The other ones have none.
+            and ``factors``; or of a sampler of Optuna, such as ``{"n_startup_trials": 5}``. The other
+            ones have none.
         max_trials: How many trials there are in all. By default all of a grid, ten of each member of a
             population, else 20.
         parallel: How many run at a time.

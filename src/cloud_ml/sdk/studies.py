@@ -83,10 +83,11 @@ class Studies(Resources[NewStudy, Study]):
                 ``file`` (a JSON file; its path is in the variable ``CLOUDML_PARAMETERS``).
             objective: The metric, and ``:min`` or ``:max``; or a list of two to four, whose Pareto
                 front is looked for.
-            algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid``
-                or ``pbt``.
+            algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid``,
+                ``pbt``, or a sampler of Optuna such as ``optuna:TPESampler``.
             algorithm_options: Options of ``pbt``: ``population``, ``quantile``,
-                ``resample_probability`` and ``factors``.
+                ``resample_probability`` and ``factors``; or of a sampler, such as
+                ``{"n_startup_trials": 5}``.
             max_trials: How many trials there are; by default all of a grid, else 20.
             parallel: How many run at a time.
             max_failed: The study fails when more trials than this fail.
@@ -150,6 +151,7 @@ class Studies(Resources[NewStudy, Study]):
         parameters_as: str = "arguments",
         objective: str | Sequence[str] = "loss:min",
         algorithm: str = "auto",
+        algorithm_options: Mapping[str, Any] | None = None,
         max_trials: int | None = None,
         stopper: str = "",
         stopper_options: Mapping[str, Any] | None = None,
@@ -171,6 +173,7 @@ class Studies(Resources[NewStudy, Study]):
             objective: The metric, and ``:min`` or ``:max``; or a list of them. Then ``tell`` takes a
                 list of values.
             algorithm: As for ``submit``.
+            algorithm_options: As for ``submit``.
             max_trials: How many trials there are; 20 by default.
             stopper: Says when a trial that reports should end.
             stopper_options: Its options.
@@ -193,6 +196,7 @@ class Studies(Resources[NewStudy, Study]):
             parameters_as=parameters_as,
             objective=_list_objectives(objective),
             algorithm=algorithm,
+            algorithm_options=dict(algorithm_options or {}),
             max_trials=max_trials,
             stopper=stopper,
             stopper_options=dict(stopper_options or {}),

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
 
+from cloud_ml.domain.studies.samplers import (
+    PREFIX,
+    SAMPLERS,
+    is_sampler,
+    resolve_sampler,
+    sampler_of,
+    why_not_offered,
+)
 from cloud_ml.domain.studies.spec import StudySpec, TrialStatus
 from cloud_ml.domain.studies.values import Suggestion
 from cloud_ml.tuning import chance, grid, pbt, qmc
@@ -46,19 +55,41 @@ _ELSEWHERE = {
 }  # fmt: skip
 _MOST_FIRST, _LEAST_FIRST, _FIRST_OF_TPE = 32, 4, 10
 _MOST_FOR_PROCESS = 500
+_OPTUNA = "5"
+"""The major version of Optuna whose samplers are offered."""
 
 
 def resolve_name(name: str) -> str:
     """The name of ours for one of other tuners; else the name itself."""
-    return name if name in NAMES else _TRANSLATED.get(_plain(name), name)
+    if name in NAMES:
+        return name
+    return resolve_sampler(name) or _TRANSLATED.get(_plain(name), name)
+
+
+def is_known(name: str) -> bool:
+    """Whether an algorithm has that name, which is resolved."""
+    return name in NAMES or (is_sampler(name) and name.removeprefix(PREFIX) in SAMPLERS)
+
+
+def searches_for_several(name: str) -> bool:
+    """Whether an algorithm can search for several objectives."""
+    return sampler_of(name).several if is_sampler(name) else name in SEVERAL
+
+
+def learns_from_others(name: str) -> bool:
+    """Whether an algorithm learns from trials of earlier studies, too."""
+    return sampler_of(name).learns_from_others if is_sampler(name) else name in LEARNING_FROM_OTHERS
 
 
 def advice(name: str) -> str:
     """What is allowed instead of a name that is no algorithm of ours."""
+    samplers = ", ".join(PREFIX + one for one in SAMPLERS)
+    if name.lower().startswith(PREFIX):
+        other = why_not_offered(name) or "run another one with Optuna's client: cloudml hp proxy"
+        return f"{samplers}; {other}"
     known = _ELSEWHERE.get(_plain(name))
-    if name.lower().startswith("optuna:"):
-        known = "a sampler of Optuna; run it with Optuna's client on a study kept here: cloudml hp proxy"
-    return f"{', '.join(NAMES)}" + (f"; {name[:50]} is {known}" if known else "")
+    allowed = f"{', '.join(NAMES)}, {samplers}"
+    return allowed + (f"; {name[:50]} is {known}" if known else "")
 
 
 def has_numeric() -> bool:
@@ -67,13 +98,28 @@ def has_numeric() -> bool:
 
 
 def missing_packages(algorithm: str) -> Sequence[str]:
-    """Packages of the extra ``tuning`` that an algorithm needs and that are not installed. Imports
-    none.
-    """
+    """Packages of the extra of an algorithm that it needs and that are not installed. Imports none."""
     needed: Sequence[str] = ("numpy", "scipy") if algorithm in (AUTO, *NUMERIC) else ()
     if algorithm == CMA_ES:
         needed = ("cmaes", *needed)
-    return [name for name in needed if importlib.util.find_spec(name) is None]
+    if is_sampler(algorithm):
+        needed = ("optuna", *sampler_of(algorithm).packages)
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if "optuna" in needed and "optuna" not in missing:
+        missing += _other_optuna()
+    return missing
+
+
+def _other_optuna() -> Sequence[str]:
+    """Optuna itself where another one is installed: options and their defaults differ."""
+    version = importlib.metadata.version("optuna")
+    same = version.partition(".")[0] == _OPTUNA
+    return [] if same else [f"optuna {_OPTUNA} (it has {version})"]
+
+
+def extra_of(algorithm: str) -> str:
+    """The extra of our distribution that brings what an algorithm needs."""
+    return "optuna-samplers" if is_sampler(algorithm) else "tuning"
 
 
 def choose_algorithm(name: str, problem: Problem) -> str:
@@ -81,7 +127,7 @@ def choose_algorithm(name: str, problem: Problem) -> str:
     takes the Gaussian process unless trials are many. It does better than ``tpe`` also where most
     parameters are names (``benchmarks/tuning``).
     """
-    if name in LIGHT:
+    if name in LIGHT or is_sampler(name):  # a sampler has its own way to begin
         return name
     columns = len([one for one in problem.space if not one.constant])
     if name == AUTO:

@@ -60,6 +60,7 @@ class Problem:
         constraints: What holds between the parameters of each trial.
         changed: Whether trials were made for another space.
         prior: Trials of earlier studies, all of them done.
+        options: Of the algorithm; only samplers of Optuna have some.
     """
 
     space: tuple[Parameter, ...]
@@ -70,6 +71,7 @@ class Problem:
     constraints: tuple[str, ...] = ()
     changed: bool = False
     prior: tuple[Observation, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def several(self) -> bool:
@@ -124,6 +126,7 @@ def problem_of(
         constraints=spec.constraints,
         changed=spec.space_changed,
         prior=tuple(_observe_prior(spec)),
+        options=spec.sampler_options,
     )
 
 
@@ -209,6 +212,7 @@ def document_of(problem: Problem) -> dict[str, Any]:
         "prior": [_document_of_trial(one) for one in problem.prior],
         "constraints": list(problem.constraints),
         "changed": problem.changed,
+        "options": dict(problem.options),
     }
 
 
@@ -232,6 +236,7 @@ def problem_from(document: Mapping[str, Any]) -> Problem:
         constraints=tuple(document["constraints"]),
         changed=document["changed"],
         prior=tuple(map(_trial_from, document["prior"])),
+        options=document["options"],
     )
 
 

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cloud_ml.domain.studies.named_trials import check_trial
+from cloud_ml.domain.studies.samplers import is_sampler
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.errors import InvalidRequest, Unavailable
+from cloud_ml.tuning import tuner_process
 from cloud_ml.tuning.base import IMPORTANCE, Problem, document_of
 from cloud_ml.tuning.known_studies import SentStudies
 from cloud_ml.tuning.tuner_process import TunerProcess
@@ -114,7 +116,7 @@ class Tuner:
             return {"algorithm": algorithm, **sent.question(study, problem)}
 
         async with self._free:
-            process = self._take_process()
+            process = self._take_process(_module_of(algorithm))
             try:
                 answer = await process.ask(request, self._answer_s)
             finally:
@@ -124,13 +126,13 @@ class Tuner:
             raise Unavailable(f"{algorithm} failed: {answer['error']}")
         return answer
 
-    def _take_process(self) -> TunerProcess:
+    def _take_process(self, module: str) -> TunerProcess:
         """The process that was asked last, as it knows most; else a new one."""
-        if self._idle:
-            process, timer = self._idle.popitem()
-            timer.cancel()
+        process = next((one for one in reversed(self._idle) if one.module == module), None)
+        if process is not None:
+            self._idle.pop(process).cancel()
         else:
-            process = TunerProcess(user=self._user, memory_bytes=self._memory)
+            process = TunerProcess(user=self._user, memory_bytes=self._memory, module=module)
         self._busy.add(process)
         return process
 
@@ -142,3 +144,8 @@ class Tuner:
     def _retire(self, process: TunerProcess) -> None:
         self._idle.pop(process, None)
         process.retire()
+
+
+def _module_of(algorithm: str) -> str:
+    """What the process has to run that is asked for an algorithm."""
+    return tuner_process.OPTUNA_MODULE if is_sampler(algorithm) else tuner_process.MODULE

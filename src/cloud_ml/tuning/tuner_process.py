@@ -17,6 +17,8 @@ from cloud_ml.tuning.known_studies import UNKNOWN, SentStudies
 logger = logging.getLogger(__name__)
 
 MODULE = "cloud_ml.tuning.program"
+OPTUNA_MODULE = "cloud_ml.tuning.optuna_program"
+"""What a process runs: our algorithms, or the samplers of Optuna. One of ours does not load Optuna."""
 _LINE_BYTES = 1 << 20
 # OpenBLAS reserves memory for each of its threads, and the addresses of the process are limited.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -32,9 +34,11 @@ class TunerProcess:
     Args:
         user: The user and group id of the process, where this one is root; 0: its own.
         memory_bytes: The address space that it may have.
+        module: What it runs.
     """
 
-    def __init__(self, *, user: int, memory_bytes: int) -> None:
+    def __init__(self, *, user: int, memory_bytes: int, module: str) -> None:
+        self.module = module
         self._user = user
         self._memory = memory_bytes
         self._process: asyncio.subprocess.Process | None = None
@@ -110,7 +114,7 @@ class TunerProcess:
     async def _start(self) -> asyncio.subprocess.Process:
         arguments = (os.getpid(), self._memory, self._user)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-W", "ignore", "-m", MODULE, *map(str, arguments),
+            sys.executable, "-I", "-W", "ignore", "-m", self.module, *map(str, arguments),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, env=dict.fromkeys(_THREADS, "1"), cwd="/",
             # A Ctrl-C at the server's terminal goes to its group. The server ends its tuners itself.

@@ -13,6 +13,7 @@ from cloud_ml.domain.studies.optuna_views import space_of
 from cloud_ml.domain.studies.population import Population, population_options
 from cloud_ml.domain.studies.ranking import best_of
 from cloud_ml.domain.studies.repeats import Estimate, find_estimates
+from cloud_ml.domain.studies.samplers import is_sampler, parse_sampler_options
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import (
     STUDY,
@@ -35,16 +36,7 @@ from cloud_ml.models.study import STUDIES, NewStudy, Study, Trial
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.state.base import StateStore
-from cloud_ml.tuning.algorithms import (
-    AUTO,
-    NAMES,
-    NUMERIC,
-    SEVERAL,
-    advice,
-    missing_packages,
-    resolve_name,
-    suggest,
-)
+from cloud_ml.tuning.algorithms import suggest
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.masking import masked_parameters, masked_space
@@ -52,6 +44,7 @@ from cloud_ml.usecases.optuna_studies import NewOptunaStudy, optuna_spec
 from cloud_ml.usecases.original_tunings import OriginalStudy, Tuning
 from cloud_ml.usecases.resources import Resource, Resources
 from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.study_algorithms import read_algorithm
 from cloud_ml.usecases.study_changes import (
     check_size,
     enqueued,
@@ -99,8 +92,10 @@ def study_resource(
     def admit(caller: Identity, spec: StudySpec, capacity: Capacity) -> None:
         if spec.local:
             return
-        # Any point of the space will do. Without earlier studies, no tuner has to be asked for it.
-        suggestion = suggest(replace(spec, prior=()), (), 0)
+        # Any point of the space will do, and no tuner has to be asked for it: it is without earlier
+        # studies, and instead of a sampler of Optuna by chance.
+        algorithm = "random" if is_sampler(spec.algorithm) else spec.algorithm
+        suggestion = suggest(replace(spec, algorithm=algorithm, prior=()), (), 0)
         assert suggestion is not None
         first = TrialStatus(number=0, parameters=dict(suggestion.parameters))
         check_job(caller, trial_job(spec.job.job_name, spec, first), capacity)
@@ -170,12 +165,15 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         behind = trial_name("", 0)
         raise refuse("name", new.name, f"at most {_LONGEST_NAME} characters: jobs add {behind}")
     first, *further = parse_objectives(new.objective)
-    algorithm = _algorithm(new.algorithm, len(further) + 1)
+    algorithm = read_algorithm(new.algorithm, len(further) + 1)
     if further:
         _check_several(new)
     if new.repeats:
         _check_repeats(new)
     population = read_population(algorithm, new)
+    sampler_options = (
+        parse_sampler_options(algorithm, new.algorithm_options) if is_sampler(algorithm) else {}
+    )
     space, constraints = read_space(algorithm, new.space, new.constraints)
     trials = tuple(
         dict(check_trial(space, trial, f"trials[{number}]", constraints))
@@ -215,6 +213,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         repeat_best=_within("repeat_best", new.repeat_best, 1, _MOST_REPEATED),
         warm_start=check_warm_start(new, algorithm),
         population=population,
+        sampler_options=sampler_options,
         keep_checkpoints=read_kept_checkpoints(
             new.keep_checkpoints,
             objectives=len(further) + 1,
@@ -288,28 +287,6 @@ def _check_repeats(new: NewStudy) -> None:
         raise refuse("target", new.target, allowed)
 
 
-def _algorithm(asked: str, objectives: int) -> str:
-    """The algorithm of that name, also of other tuners, if this server can run it."""
-    name = resolve_name(asked)
-    if name not in NAMES:
-        raise refuse("algorithm", asked, advice(asked))
-    if objectives > 1 and name not in SEVERAL:
-        raise refuse("algorithm", asked, f"{', '.join(SEVERAL)}, as there are several objectives")
-    missing = missing_packages(name)
-    if not missing:
-        return name
-    if name == AUTO:
-        return "qmc"
-    light = ", ".join(one for one in NAMES if one not in (AUTO, *NUMERIC))
-    raise InvalidRequest(
-        f"algorithm is {asked}, and this server lacks {' and '.join(missing)}; allowed: {light}",
-        field="algorithm",
-        value=asked,
-        allowed=light,
-        hint="Install them beside the server: pip install 'cloud-ml[tuning]'",
-    )
-
-
 def _max_trials(
     new: NewStudy, algorithm: str, space: tuple[Parameter, ...], named: int, most: int
 ) -> int:
@@ -353,7 +330,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "objectives": [str(one) for one in spec.objectives],
         **front_fields(record, lambda trial: shown_trial(record, trial)),
         "algorithm": spec.algorithm,
-        "algorithm_options": {} if spec.population is None else population_options(spec.population),
+        "algorithm_options": _shown_options(spec),
         "max_trials": spec.max_trials,
         "parallel": spec.parallel,
         "max_failed": spec.max_failed,
@@ -381,6 +358,13 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "trials": [shown_trial(record, trial, estimates) for trial in status.trials],
         "queued": [masked_parameters(each) for each in _queued(spec, status)],
     }
+
+
+def _shown_options(spec: StudySpec) -> Mapping[str, Any]:
+    """The options of the algorithm: those of a population are all that are in force."""
+    if spec.population is None:
+        return spec.sampler_options
+    return population_options(spec.population)
 
 
 def _shown_space(record: StudyRecord) -> dict[str, Any]:

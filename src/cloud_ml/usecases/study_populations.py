@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cloud_ml.domain.studies.population import OPTIONS, Population, parse_population
+from cloud_ml.domain.studies.samplers import is_sampler
 from cloud_ml.models.common import refuse
 from cloud_ml.models.study import NewStudy
 from cloud_ml.tuning.algorithms import PBT
@@ -18,7 +19,7 @@ def read_population(algorithm: str, new: NewStudy) -> Population | None:
         InvalidRequest: An option is wrong, or the study has what does not go with a population.
     """
     if algorithm != PBT:
-        if new.algorithm_options:
+        if new.algorithm_options and not is_sampler(algorithm):
             names = ", ".join(OPTIONS)
             allowed = f"nothing, as the algorithm is {algorithm}; pbt has {names}"
             raise refuse("algorithm_options", new.algorithm_options, allowed)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cloud_ml.domain.studies.constraints import parse_constraints
+from cloud_ml.domain.studies.samplers import check_sampler_space, is_sampler
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import ParametersAs
 from cloud_ml.models import common, parameter_file
@@ -21,7 +22,7 @@ def read_space(algorithm: str, asked: Mapping[str, Any], constraints: Sequence[A
     """The parameters and constraints of a study of that algorithm.
 
     Raises:
-        InvalidRequest: One of them is wrong, the algorithm takes no conditions, or no point keeps
+        InvalidRequest: One of them is wrong, the algorithm cannot choose a parameter, or no point keeps
             all constraints.
     """
     space = parse_space(asked)
@@ -29,6 +30,8 @@ def read_space(algorithm: str, asked: Mapping[str, Any], constraints: Sequence[A
         if algorithm == CMA_ES and parameter.active_if:
             allowed = f"auto, gp, tpe or another, as {parameter.name} is conditional"
             raise refuse("algorithm", algorithm, allowed)
+    if is_sampler(algorithm):
+        check_sampler_space(algorithm, space)
     checked = parse_constraints(constraints, space)
     if checked and first_point(space, checked) is None:
         allowed = "constraints that points of the space keep: none was found that does"

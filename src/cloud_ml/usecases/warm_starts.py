@@ -18,7 +18,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
 from cloud_ml.models.study import NewStudy
 from cloud_ml.settings.sizes import MIB
-from cloud_ml.tuning.algorithms import LEARNING_FROM_OTHERS
+from cloud_ml.tuning.algorithms import LEARNING_FROM_OTHERS, learns_from_others
 
 FindStudy = Callable[[str, str], StudyRecord | None]
 """The study of an organisation that has a name."""
@@ -34,7 +34,7 @@ def check_warm_start(new: NewStudy, algorithm: str) -> tuple[str, ...]:
         InvalidRequest: The algorithm learns nothing from other studies, or there are too many.
     """
     names = tuple(dict.fromkeys(new.warm_start))
-    if names and algorithm not in LEARNING_FROM_OTHERS:
+    if names and not learns_from_others(algorithm):
         allowed = (
             f"no earlier study, as the algorithm is {algorithm}; {', '.join(LEARNING_FROM_OTHERS)} "
         )

@@ -19,8 +19,10 @@ from scipy.optimize import approx_fprime
 from scipy.stats import norm, qmc
 
 from cloud_ml.domain.studies.named_trials import check_trial
+from cloud_ml.domain.studies.samplers import SAMPLERS
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
+from cloud_ml.models.study import ALGORITHMS
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.tuning.algorithms import (
     LEARNING_FROM_OTHERS,
@@ -63,6 +65,10 @@ _CONDITIONAL = {
     "width2": {"min": 8, "max": 256, "type": "int", "active_if": {"layers": [2, 3]}},
     "epochs": {"value": 3},
 }
+
+
+def test_a_shell_completes_the_algorithms_that_there_are() -> None:
+    assert [*NAMES, *(f"optuna:{name}" for name in SAMPLERS)] == list(ALGORITHMS)
 
 
 def _problem(
@@ -408,5 +414,6 @@ def test_trials_outside_of_a_changed_space_are_not_learned_from() -> None:
 
 def test_what_is_no_algorithm_is_answered_with_what_to_write() -> None:
     assert "stopper: hyperband" in advice("hyperband")
-    assert advice("magic") == ", ".join(NAMES)
-    assert advice("optuna:TPESampler").endswith("on a study kept here: cloudml hp proxy")
+    assert advice("magic") == ", ".join(sorted(NAMES) + [f"optuna:{name}" for name in SAMPLERS])
+    assert advice("optuna:Magic").endswith("Optuna's client: cloudml hp proxy")
+    assert advice("Optuna:GP").endswith("GPSampler needs PyTorch; write algorithm: gp")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -73,7 +73,8 @@ class StudySpec:
     run again ``repeats`` times each, beside ``max_trials``. ``warm_start`` names earlier studies, and
     ``prior`` are the trials of theirs that are learned from. The algorithm ``pbt`` has a ``population``.
     Of the ``keep_checkpoints`` best trials the checkpoints are kept, of several objectives those of the
-    Pareto front; 0 keeps those alone that later trials need, and ``None`` keeps all.
+    Pareto front; 0 keeps those alone that later trials need, and ``None`` keeps all. A sampler of
+    Optuna has ``sampler_options``.
     """
 
     job: TrainJob
@@ -107,6 +108,7 @@ class StudySpec:
     prior: tuple[PriorTrial, ...] = ()
     population: Population | None = None
     keep_checkpoints: int | None = None
+    sampler_options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

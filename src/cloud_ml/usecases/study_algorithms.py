@@ -1,0 +1,47 @@
+"""Algorithms of studies: what is asked for is checked against what this server can run."""
+
+from __future__ import annotations
+
+from cloud_ml.domain.studies.samplers import PREFIX, SAMPLERS, is_sampler
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import refuse
+from cloud_ml.tuning.algorithms import (
+    AUTO,
+    NAMES,
+    NUMERIC,
+    SEVERAL,
+    advice,
+    extra_of,
+    is_known,
+    missing_packages,
+    resolve_name,
+    searches_for_several,
+)
+
+
+def read_algorithm(asked: str, objectives: int) -> str:
+    """The algorithm of that name, also of other tuners, if this server can run it.
+
+    Raises:
+        InvalidRequest: There is none, it takes one objective only, or packages are missing.
+    """
+    name = resolve_name(asked)
+    if not is_known(name):
+        raise refuse("algorithm", asked, advice(asked))
+    if objectives > 1 and not searches_for_several(name):
+        samplers = [PREFIX + one for one, sampler in SAMPLERS.items() if sampler.several]
+        several = ", ".join([*SEVERAL, *samplers] if is_sampler(name) else SEVERAL)
+        raise refuse("algorithm", asked, f"{several}, as there are several objectives")
+    missing = missing_packages(name)
+    if not missing:
+        return name
+    if name == AUTO:
+        return "qmc"
+    light = ", ".join(one for one in NAMES if one not in (AUTO, *NUMERIC))
+    raise InvalidRequest(
+        f"algorithm is {asked}, and this server lacks {' and '.join(missing)}; allowed: {light}",
+        field="algorithm",
+        value=asked,
+        allowed=light,
+        hint=f"Install them beside the server: pip install 'cloud-ml[{extra_of(name)}]'",
+    )
