@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +14,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
 from support.event_files import EVENT_WRITER
+from support.server import RealServer
 
 Run = Callable[..., tuple[Job, str]]
 
@@ -47,6 +50,7 @@ TO_BUCKET = (
 file = opened(os.environ["CLOUDML_OUTPUT_PATH"] + "/eval")
 for step in (1, 2, 3):
     file.write(scalar("accuracy", step / 4, step))
+    file.write(summary("weights", 5, b"", step))
 """
 )
 
@@ -63,6 +67,28 @@ file.write(scalar("loss", 1.0, 6))
 os.symlink("/etc/passwd", "logs/events.out.tfevents.2.link")
 os.mkfifo("logs/events.out.tfevents.3.pipe")
 os.truncate(os.open("logs/events.out.tfevents.4.holes", os.O_CREAT | os.O_WRONLY), 8 * 2**40)
+"""
+)
+
+SUMMARIES = (
+    EVENT_WRITER
+    + """
+import sys
+first = int(os.environ["CLOUDML_ATTEMPT"]) == 1
+stamp = 1 if first else 2
+file = opened("runs/Nov25_10-10-%02d_host" % stamp, stamp)
+other = opened("logs/validation", stamp)
+for step in range(0, 3) if first else range(3, 6):
+    file.write(scalar("loss", 1.0, step))
+    file.write(summary("weights", 5, b"x" * 1000, step))
+    if step == 2:
+        # TensorFlow 2 says what a tensor is behind its content.
+        for content in (b"png", bytes(200_000)):
+            file.write(summary("samples", 4, content, step))
+            other.write(summary("pictures", 8, content, step, plugin="images"))
+        for _ in range(2):
+            file.write(summary("notes", 8, b"words", step, plugin="text"))
+sys.exit(3 if first else 0)
 """
 )
 
@@ -104,13 +130,17 @@ def test_a_later_attempt_replaces_the_steps_that_it_repeats(
     assert earlier == [(step, 1.0) for step in range(5, 10)]
 
 
-def test_files_in_the_output_path_are_read(run: Run, client: CloudMlClient) -> None:
+def test_files_in_the_output_path_are_read(
+    run: Run, client: CloudMlClient, server: RealServer
+) -> None:
     for name in ("files-bucket", "files-bucket-again"):
         ended, log = run(name, TO_BUCKET, output_path="fds://cloudml/files-bucket")
         assert ended.succeeded, log
     job = client.get_train_job("files-bucket")
     (series,) = job.series()
     assert (series.name, series.count, series.last) == ("eval/accuracy", 3, 0.75)
+    shown = server.cli("runs", "metrics", job.uid)
+    assert "cloudml tensorboard create -n files-bucket -j files-bucket" in shown.err
 
 
 def test_a_damaged_file_is_read_up_to_the_damage(run: Run, client: CloudMlClient) -> None:
@@ -166,3 +196,31 @@ def test_a_pattern_that_is_none_is_refused(
         client.submit_train_job(job)
     assert (refused.value.field, refused.value.value) == ("metric_patterns.1", pattern)
     assert "files-wrong" not in [one.name for one in client.list_train_jobs()]
+
+
+def test_histograms_images_and_the_like_are_listed(
+    run: Run, client: CloudMlClient, server: RealServer
+) -> None:
+    ended, log = run("files-tags", SUMMARIES, max_retries=1)
+    assert ended.succeeded, log
+    job = client.get_train_job("files-tags")
+    assert [(one.name, one.count) for one in job.series()] == [("loss", 6)]
+    tags = [
+        ("notes", "text", 2, 2),
+        ("samples", "image", 2, 2),
+        ("validation/pictures", "image", 2, 2),
+        ("weights", "histogram", 6, 5),
+    ]
+    found = [(one.name, one.kind, one.count, one.last_step) for one in job.summaries()]
+    assert found == tags
+    assert client.runs.summaries(job.uid) == job.summaries()
+    shown = server.cli("runs", "metrics", "files-tags")
+    for tag, kind, count, step in tags:
+        assert re.search(rf"(?m)^{tag} +{kind} +{count} +{step} ", shown.out), shown.out
+    advice = "cloudml jobs cp -r files-tags: files-tags && tensorboard --logdir files-tags"
+    assert advice in shown.err
+    described = server.cli("jobs", "describe", "files-tags").out
+    assert "weights (6 histograms, step 5)" in described
+    assert advice in described
+    listed = server.cli("runs", "metrics", "files-tags", "--summaries", "-o", "json").out
+    assert [one["name"] for one in json.loads(listed)] == [tag for tag, *_ in tags]

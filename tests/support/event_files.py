@@ -99,6 +99,12 @@ def tensor(tag, value, step):
     return event(step, part(5, part(1, part(1, tag.encode()) + part(8, content) + part(9, plugin))))
 
 
+def summary(tag, field, content, step, plugin=""):
+    rest = part(field, part(8, content) if field == 8 else content)
+    rest += part(9, part(1, part(1, plugin.encode()))) if plugin else b""
+    return event(step, part(5, part(1, part(1, tag.encode()) + rest)))
+
+
 def start(step):
     return event(step, part(7, b"\\x08\\x01"))
 

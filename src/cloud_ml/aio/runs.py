@@ -22,6 +22,7 @@ from cloud_ml.models.metrics import (
     LoggedValue,
     MetricPoint,
     MetricSeries,
+    SummaryTag,
     read_points,
     to_wire,
 )
@@ -307,6 +308,14 @@ class AsyncRuns:
         document = await self._transport.json(request)
         found = codec.decode(JobSeries, document, ignore_unknown=True).items
         return [series_with_numbers(one) for one in found]
+
+    async def summaries(self, uid: str) -> list[SummaryTag]:
+        """The histograms, images, audio and texts in a run's event files: tag, kind, how many, and
+        the last step.
+        """
+        request = Request("GET", f"{_PATH}/{segment(uid)}/series")
+        document = await self._transport.json(request)
+        return codec.decode(JobSeries, document, ignore_unknown=True).summaries
 
     async def all_points(
         self, uid: str, metric: str, *, task: str | None = None, source: str | None = None

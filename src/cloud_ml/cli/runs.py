@@ -10,7 +10,8 @@ import click
 
 from cloud_ml.cli.completing import run_names
 from cloud_ml.cli.display import figures
-from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.display.summary_tags import show_summaries
 from cloud_ml.cli.file_options import check_form, file_option
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.options import Option
@@ -211,6 +212,11 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
     is_flag=True,
     help="With --name: only points of earlier attempts that a later one has repeated.",
 )
+@click.option(
+    "--summaries",
+    is_flag=True,
+    help="Only the tags of histograms, images, audio and texts in TensorBoard event files.",
+)
 @pass_session
 def metrics(
     session: Session,
@@ -224,8 +230,12 @@ def metrics(
     to_step: int | None,
     points: int,
     earlier: bool,
+    summaries: bool,
 ) -> None:
     """Show the metrics of a run, or with --name the points of one.
+
+    Histograms, images, audio and texts of event files follow, by their tags; --summaries shows
+    these only. Look at what they have with a TensorBoard.
 
     Where a range has more points than --points, the lowest and the highest value of each part of it
     are shown, and its first and last point. A shorter range shows more of it. --file gets all
@@ -233,6 +243,13 @@ def metrics(
     """
     check_form(output, file)
     has_range = from_step is not None or to_step is not None or earlier
+    if summaries:
+        if name or task or file or has_range or output == "csv":
+            raise click.UsageError(
+                "of the other options, only -o json and -o yaml go with --summaries"
+            )
+        _show_summaries(session, run, output)
+        return
     if name is None:
         _check_no_range(from_step, to_step, earlier=earlier)
         if output == "csv" and file is None:
@@ -250,6 +267,11 @@ def metrics(
     if name is None:
         there = session.client.runs.series(uid) if job is None else job.series()
         _show_series(output, run, [one for one in there if task in (None, one.task)])
+        if output is None and task is None:
+            others = session.client.runs.summaries(uid)
+            if others:
+                echo("")
+                show_summaries(others, (job or session.client.get_train_job(uid)).job)
         return
     if job is None:
         found = session.client.runs.points(
@@ -329,6 +351,17 @@ def _show_series(output: str | None, run: str, found: list[MetricSeries]) -> Non
     ]
     header = ("METRIC", "TASK", "POINTS", "LAST", "MIN", "MAX", "STEP", "TIME", "REMARKS")
     echo_table(header, rows)
+
+
+def _show_summaries(session: Session, run: str, output: str | None) -> None:
+    job, uid = job_or_uid(session, run)
+    found = session.client.runs.summaries(uid)
+    if echo_as(output, found, (one.name for one in found)):
+        return
+    if found:
+        show_summaries(found, (job or session.client.get_train_job(uid)).job)
+    else:
+        note(f"{run} has written no histograms, images, audio or texts to TensorBoard event files")
 
 
 def _remarks(series: MetricSeries) -> str:

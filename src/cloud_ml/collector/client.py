@@ -18,6 +18,8 @@ from cloud_ml.collector import frames
 from cloud_ml.collector.frames import NO_STEP, BadFrame, Row
 from cloud_ml.domain.metrics.points import LARGEST_STEP, LARGEST_TIME
 from cloud_ml.domain.metrics.reports import Value, is_metric_name
+from cloud_ml.domain.metrics.summary_tags import SummaryTag
+from cloud_ml.tracking.summary_kinds import KINDS, UNKNOWN
 from cloud_ml.usecases.metrics.parsing import (
     EventPiece,
     EventSession,
@@ -37,6 +39,7 @@ _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _LONGEST_WORDS = 64 * 1024
 _LARGEST_PIECE = 1 << 20
 _MOST_SESSIONS = 16
+_MOST_TAGS = 2000
 logger = logging.getLogger(__name__)
 
 
@@ -281,7 +284,7 @@ def event_piece(document: Mapping[str, Any], rows: Sequence[Row]) -> EventPiece:
         part = found[at:end]
         values += [one._replace(restart=session.number, purge=session.purge) for one in part]
         at = max(at, end)
-    return EventPiece(values, taken, sessions[-1][1], broken[:200])
+    return EventPiece(values, taken, sessions[-1][1], broken[:200], _tags(document["tags"]))
 
 
 def log_piece(document: Mapping[str, Any], rows: Sequence[Row]) -> LogPiece:
@@ -293,6 +296,21 @@ def log_piece(document: Mapping[str, Any], rows: Sequence[Row]) -> LogPiece:
     """
     taken = _whole(document["taken"], 0, _LARGEST_PIECE)
     return LogPiece(_values(document, rows), taken, _steps(document["steps"]))
+
+
+def _tags(found: Any) -> list[SummaryTag]:
+    if not isinstance(found, list) or len(found) > _MOST_TAGS:
+        raise BadFrame("an answer has other parts")
+    tags = []
+    for name, kind, summaries, last_step, last_at in found:
+        if not (isinstance(name, str) and is_metric_name(name)):
+            raise BadFrame("an answer has names that are none")
+        if kind not in (*KINDS, UNKNOWN):
+            raise BadFrame(f"the kind {str(kind)[:50]!r}")
+        count = _whole(summaries, 1, _LARGEST_PIECE)
+        step = _whole(last_step, -LARGEST_STEP, LARGEST_STEP)
+        tags.append(SummaryTag(name, kind, count, step, _whole(last_at, 0, LARGEST_TIME)))
+    return tags
 
 
 def _session(begin: Any, number: Any, purge: Any) -> tuple[int, EventSession]:

@@ -57,7 +57,12 @@ class Collector:
         size = os.fstat(descriptor).st_size
         data = os.pread(descriptor, PIECE_BYTES, offset)
         number, purge = request["session"]
-        read = self._events.read(data, offset=offset, size=size, session=Session(0, number, purge))
+
+        def read_at(at: int, size: int) -> bytes:
+            return os.pread(descriptor, size, at)
+
+        session = Session(0, number, purge)
+        read = self._events.read(data, offset=offset, size=size, session=session, read_at=read_at)
         names = _Names()
         rows = [(names.number(tag), step, at, value) for tag, step, at, value in read.scalars]
         document = {
@@ -66,6 +71,7 @@ class Collector:
             "sessions": read.sessions,
             "broken": read.broken,
             "size": size,
+            "tags": read.tags,
         }
         return document, rows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -51,10 +51,29 @@ class MetricSeries:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SummaryTag:
+    """A tag of TensorBoard's event files with histograms, images, audio or texts.
+
+    Their contents are not kept: look at them with a TensorBoard. ``kind`` is ``histogram``,
+    ``image``, ``audio``, ``text`` or ``other``. ``count`` are all that were written, also those that
+    a restart has written again; the newest of them has the step ``last_step``.
+    """
+
+    name: str
+    kind: str
+    count: int
+    last_step: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobSeries:
-    """The metrics of a job, by task and name."""
+    """The metrics of a job, by task and name; and which tags of its event files have ``summaries``
+    that are no metrics, by name.
+    """
 
     items: list[MetricSeries]
+    summaries: list[SummaryTag] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

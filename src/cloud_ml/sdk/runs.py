@@ -19,6 +19,7 @@ from cloud_ml.models.metrics import (
     LoggedValue,
     MetricPoint,
     MetricSeries,
+    SummaryTag,
     read_points,
     to_wire,
 )
@@ -304,6 +305,14 @@ class Runs:
         document = self._transport.json(request)
         found = codec.decode(JobSeries, document, ignore_unknown=True).items
         return [series_with_numbers(one) for one in found]
+
+    def summaries(self, uid: str) -> list[SummaryTag]:
+        """The histograms, images, audio and texts in a run's event files: tag, kind, how many, and
+        the last step.
+        """
+        request = Request("GET", f"{_PATH}/{segment(uid)}/series")
+        document = self._transport.json(request)
+        return codec.decode(JobSeries, document, ignore_unknown=True).summaries
 
     def all_points(
         self, uid: str, metric: str, *, task: str | None = None, source: str | None = None

@@ -11,6 +11,7 @@ from cloud_ml.domain.metrics.points import Point
 from cloud_ml.domain.metrics.reading import select_points, to_decode
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import Chunk, ChunkLine, MetricLimits, Series, points_of
+from cloud_ml.domain.metrics.summary_tags import SummaryTag, add_tags
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state import rules
 from cloud_ml.state.metrics import (
@@ -37,6 +38,7 @@ class _Run:
     chunks: dict[tuple[int, int], Chunk] = field(default_factory=dict)
     positions: dict[ReportFile, FilePosition] = field(default_factory=dict)
     refused: set[ReportFile] = field(default_factory=set)
+    tags: dict[tuple[str, str], SummaryTag] = field(default_factory=dict)
 
     def copy(self, org_points: int) -> _Run:
         return replace(
@@ -46,6 +48,7 @@ class _Run:
             chunks=dict(self.chunks),
             positions=dict(self.positions),
             refused=set(self.refused),
+            tags=dict(self.tags),
         )
 
     def find(self, task: str, name: str, source: str) -> Series | None:
@@ -81,6 +84,15 @@ class _Run:
     def lines(self, series: int) -> Sequence[ChunkLine]:
         found = [chunk.line for (number, _), chunk in self.chunks.items() if number == series]
         return sorted((line for line in found if not line.earlier), key=lambda line: line.number)
+
+    def tags_of(self, name: str) -> Sequence[SummaryTag]:
+        return [tag for _, tag in sorted(self.tags.items()) if tag.name == name]
+
+    def count_tags(self) -> int:
+        return len(self.tags)
+
+    def put_tag(self, tag: SummaryTag) -> None:
+        self.tags[tag.name, tag.kind] = tag
 
 
 class MemoryMetricStore(MetricStore):
@@ -122,6 +134,7 @@ class MemoryMetricStore(MetricStore):
         before: FilePosition,
         after: FilePosition,
         limits: MetricLimits,
+        tags: Sequence[SummaryTag] = (),
     ) -> Appended:
         """See ``MetricStore.append``."""
         with self._writing():
@@ -132,7 +145,7 @@ class MemoryMetricStore(MetricStore):
                 raise rules.read_already(run, file.task)
             refused = series.append(
                 rows, file.task, file.attempt, values, limits, source=file.source
-            )
+            ) + add_tags(rows, tags, limits.series)
             first = bool(refused) and file not in rows.refused
             rows.positions[file] = after
             if refused:
@@ -190,6 +203,11 @@ class MemoryMetricStore(MetricStore):
         with self._reading():
             found = self._run(run).series.values()
             return sorted(found, key=lambda each: (each.task, each.name, each.source))
+
+    def tags(self, run: str) -> Sequence[SummaryTag]:
+        """See ``MetricStore.tags``."""
+        with self._reading():
+            return [tag for _, tag in sorted(self._run(run).tags.items())]
 
     def series_of(
         self, runs: Collection[str], names: Collection[str] | None = None

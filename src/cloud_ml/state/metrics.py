@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cloud_ml.domain.metrics.points import LARGEST_STEP, Point
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import REPORTS, MetricLimits, Series
+from cloud_ml.domain.metrics.summary_tags import SummaryTag
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,10 @@ class MetricStore(abc.ABC):
         before: FilePosition,
         after: FilePosition,
         limits: MetricLimits,
+        tags: Sequence[SummaryTag] = (),
     ) -> Appended:
-        """Add the values that stand in a file between two positions, and note the second one.
+        """Add the values that stand in a file between two positions, and note the second one. With
+        them the ``tags`` of summaries that are no values.
 
         Raises:
             StaleRevision: The file was not read to ``before``: somebody else has read it.
@@ -119,6 +122,10 @@ class MetricStore(abc.ABC):
     @abc.abstractmethod
     def series(self, run: str) -> Sequence[Series]:
         """All series of a run, by task and name. Looks at no points."""
+
+    @abc.abstractmethod
+    def tags(self, run: str) -> Sequence[SummaryTag]:
+        """The tags with summaries of a run, by name and kind."""
 
     @abc.abstractmethod
     def series_of(

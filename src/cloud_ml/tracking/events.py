@@ -1,7 +1,7 @@
 """Records of event files: ``Event`` of ``tensorflow/core/util/event.proto``.
 
 TensorFlow 1, PyTorch and tensorboardX write scalars as ``simple_value``, TensorFlow 2 as tensors of
-one element. Histograms, images and texts are left out.
+one element. Of histograms, images, audio and texts, only the tag and the kind are read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cloud_ml.tracking.protobuf import (
     to_signed,
     varint,
 )
+from cloud_ml.tracking.summary_kinds import AUDIO, HISTOGRAM, IMAGE, OTHER, TEXT, UNKNOWN
 
 LARGEST_STEP = 10**18
 LARGEST_TIME = 10**15
@@ -32,10 +33,15 @@ _MOST_LAYOUTS, _MOST_TAGS, _LONGEST_KNOWN = 64, 500, 512
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _value_at, _time_at = _FLOAT.unpack_from, _DOUBLE.unpack_from
 
-_WALL_TIME, _STEP, _SUMMARY, _SESSION_LOG = 1, 2, 5, 7
+WALL_TIME, STEP, SUMMARY, _SESSION_LOG = 1, 2, 5, 7
 _STATUS, _START = 1, 1
-_VALUE = 1
-_TAG, _SIMPLE_VALUE, _TENSOR = 1, 2, 8
+VALUE = 1
+TAG, _SIMPLE_VALUE, TENSOR, METADATA = 1, 2, 8, 9
+KIND_OF_FIELD = {3: HISTOGRAM, 4: IMAGE, 5: HISTOGRAM, 6: AUDIO}
+"""By the field of a value that only this kind has."""
+_PLUGIN_DATA, _PLUGIN_NAME = 1, 1
+_PLUGINS = {b"histograms": HISTOGRAM, b"images": IMAGE, b"audio": AUDIO, b"text": TEXT}
+"""The kinds of tensors, by the plugin of TensorBoard that shows them."""
 _DTYPE, _SHAPE, _CONTENT, _FLOATS, _DOUBLES, _INTS, _INT64S = 1, 2, 4, 5, 6, 7, 10
 _PACKED = {1: "<f", 2: "<d", 3: "<i", 9: "<q"}
 """The formats of one element, by the data type of its tensor."""
@@ -48,12 +54,16 @@ since making one would take a tenth of the time that reading takes.
 
 
 class Event(NamedTuple):
-    """``values`` are tags and scalars. ``starts_session``: a program goes on at this step."""
+    """``values`` are tags and scalars. ``starts_session``: a program goes on at this step.
+
+    ``others`` are tags and kinds of what is no scalar; see ``summary_kinds``.
+    """
 
     step: int
     at: int
     values: Sequence[tuple[str, float]]
     starts_session: bool = False
+    others: Sequence[tuple[str, str]] = ()
 
 
 NOTHING = Event(0, 0, ())
@@ -131,29 +141,31 @@ class EventDecoder:
         found = _Found()
         for number, kind, value in fields(record):
             found.parts.append(number)
-            if number == _WALL_TIME and kind == FIXED64 and isinstance(value, memoryview):
-                found.at = _milliseconds(_DOUBLE.unpack(value)[0])
-            elif number == _STEP and kind == VARINT and isinstance(value, int):
+            if number == WALL_TIME and kind == FIXED64 and isinstance(value, memoryview):
+                found.at = milliseconds_at(value)
+            elif number == STEP and kind == VARINT and isinstance(value, int):
                 found.step = to_signed(value)
-            elif number == _SUMMARY and kind == BYTES and isinstance(value, memoryview):
+            elif number == SUMMARY and kind == BYTES and isinstance(value, memoryview):
                 self._add_values(value, found, record)
             elif number == _SESSION_LOG and kind == BYTES and isinstance(value, memoryview):
                 found.starts_session = found.starts_session or _is_start(value)
         if abs(found.step) > LARGEST_STEP:
             return NOTHING, None
-        usual = found.parts == [_WALL_TIME, _STEP, _SUMMARY]
-        event = Event(found.step, found.at, found.values, found.starts_session)
+        usual = found.parts == [WALL_TIME, STEP, SUMMARY]
+        event = Event(found.step, found.at, found.values, found.starts_session, found.others)
         return event, found.place if usual else None
 
     def _add_values(self, summary: memoryview, found: _Found, record: memoryview) -> None:
         values = 0
         found.place = None
         for number, kind, value in fields(summary):
-            if number != _VALUE or kind != BYTES or not isinstance(value, memoryview):
+            if number != VALUE or kind != BYTES or not isinstance(value, memoryview):
                 continue
             values += 1
-            tag, scalar, place = self._value(bytes(value))
-            if tag and scalar is not None and len(found.values) < MOST_VALUES:
+            tag, scalar, place, other = self._value(bytes(value))
+            if other is not None and tag and len(found.others) < MOST_VALUES:
+                found.others.append((tag, other))
+            elif tag and scalar is not None and len(found.values) < MOST_VALUES:
                 found.values.append((tag, scalar))
                 if place is not None and values == 1:
                     begin = _distance(value, record)
@@ -161,19 +173,21 @@ class EventDecoder:
         if values != 1:
             found.place = None
 
-    def _value(self, content: bytes) -> tuple[str, float | None, int | None]:
-        """Tag and scalar of a value, and where the four bytes are that are this scalar."""
+    def _value(self, content: bytes) -> tuple[str, float | None, int | None, str | None]:
+        """Tag and scalar of a value, where the four bytes are that are this scalar, and the kind of
+        what is none.
+        """
         layout = self._values.get(len(content))
         if layout is not None:
             _, place, tags = layout
             tag = tags.get(content[:place] + content[place + 4 :])
             if tag is not None:
-                return tag, _value_at(content, place)[0], place
-        tag, scalar, number = _decoded_value(memoryview(content))
+                return tag, _value_at(content, place)[0], place, None
+        tag, scalar, number, kind = _decoded_value(memoryview(content))
         where = None if number is None else _distance(number, memoryview(content))
         if tag and where is not None and len(content) <= _LONGEST_KNOWN:
             _learn(self._values, content, (0, where), tag)
-        return tag, scalar, where
+        return tag, scalar, where, kind
 
 
 def _learn(layouts: dict[int, _Layout], content: bytes, places: tuple[int, int], tag: str) -> None:
@@ -208,6 +222,7 @@ class _Found:
     def __init__(self) -> None:
         self.at = self.step = 0
         self.values: list[tuple[str, float]] = []
+        self.others: list[tuple[str, str]] = []
         self.starts_session = False
         self.parts: list[int] = []
         """The numbers of its fields."""
@@ -219,8 +234,9 @@ def _is_start(session_log: memoryview) -> bool:
     return any(number == _STATUS and value == _START for number, _, value in fields(session_log))
 
 
-def _milliseconds(seconds: float) -> int:
-    at = seconds * 1000
+def milliseconds_at(seconds: memoryview) -> int:
+    """Milliseconds since 1970 of a time in an event."""
+    at = _DOUBLE.unpack(seconds)[0] * 1000
     return round(at) if 0 <= at <= LARGEST_TIME else 0
 
 
@@ -232,25 +248,44 @@ def _distance(part: memoryview, whole: memoryview) -> int | None:
     return at if again < 0 else None
 
 
-def _decoded_value(value: memoryview) -> tuple[str, float | None, memoryview | None]:
-    """Tag and scalar of a value, and the four bytes that are this scalar."""
-    tag, scalar, place = "", None, None
+def _decoded_value(
+    value: memoryview,
+) -> tuple[str, float | None, memoryview | None, str | None]:
+    """Tag and scalar of a value, the four bytes that are this scalar, and the kind of what is none."""
+    tag, scalar, place, kind, plugin = "", None, None, None, UNKNOWN
     scalars = 0
     for inner, form, what in fields(value):
         if isinstance(what, int):
             continue
-        if inner == _TAG and form == BYTES:
-            tag = _tag(what)
+        if inner == TAG and form == BYTES:
+            tag = tag_of(what)
         elif inner == _SIMPLE_VALUE and form == FIXED32:
             scalar, place = _FLOAT.unpack(what)[0], what
             scalars += 1
-        elif inner == _TENSOR and form == BYTES:
+        elif inner == TENSOR and form == BYTES:
             scalar, place = _element(what)
             scalars += 1
-    return tag, scalar, place if scalars == 1 else None
+        elif inner == METADATA and form == BYTES:
+            plugin = plugin_kind(what)
+        elif inner in KIND_OF_FIELD and form == BYTES:
+            kind = KIND_OF_FIELD[inner]
+    if kind is None and scalars and scalar is None:
+        kind = plugin
+    return tag, scalar, place if scalars == 1 else None, kind if scalar is None else None
 
 
-def _tag(content: memoryview) -> str:
+def plugin_kind(metadata: memoryview) -> str:
+    """The kind of a tensor, by the plugin that its metadata name."""
+    name = b""
+    for number, form, data in fields(metadata):
+        if number == _PLUGIN_DATA and form == BYTES and isinstance(data, memoryview):
+            for inner, kind, what in fields(data):
+                if inner == _PLUGIN_NAME and kind == BYTES and isinstance(what, memoryview):
+                    name = bytes(what[:64])
+    return _PLUGINS.get(name, OTHER if name else UNKNOWN)
+
+
+def tag_of(content: memoryview) -> str:
     """A tag; empty if it is no name of a metric."""
     if len(content) > 4 * LONGEST_TAG:
         return ""

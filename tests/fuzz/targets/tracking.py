@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections import Counter
 
 from cloud_ml.collector.client import event_piece, log_piece
 from cloud_ml.collector.frames import LARGEST_ANSWER, BadFrame, pack, receive
@@ -12,15 +13,19 @@ from cloud_ml.domain.metrics.points import LARGEST_STEP, LARGEST_TIME
 from cloud_ml.domain.metrics.reports import is_metric_name
 from cloud_ml.tracking.crc32c import masked_crc32c
 from cloud_ml.tracking.event_files import LARGEST_RECORD, MOST_SERIES, EventFileReader, Session
-from cloud_ml.tracking.events import MOST_VALUES, EventDecoder
+from cloud_ml.tracking.events import MOST_VALUES, NOTHING, EventDecoder
+from cloud_ml.tracking.large_records import read_large_event
 from cloud_ml.tracking.log_patterns import READY, PatternRefused, compile_pattern, read_lines
 from cloud_ml.tracking.search_patterns import compile_search
+from cloud_ml.tracking.summary_kinds import KINDS, UNKNOWN
 from fuzz.harness import cuts, target
 
 _EVENT = (
     b"\x09" + struct.pack("<d", 1.5) + b"\x10\x07*\x0d\n\x0b\n\x04loss\x15" + struct.pack("<f", 0.5)
 )
 _TENSOR = b"\x10\x07*\x14\n\x12\n\x04loss\x42\x0a\x08\x01\x12\x00\x22\x04" + struct.pack("<f", 0.25)
+_HISTOGRAM = b"\x09" + struct.pack("<d", 1.5) + b"\x10\x07*\x0d\n\x0b\n\x01w\x2a\x06\x09" + bytes(5)
+_IMAGES = b"\x10\x07*\x17\n\x15\n\x01w\x42\x04\x08\x07\x42\x00\x4a\x0a\n\x08\n\x06images"
 _START = b"\x09" + struct.pack("<d", 1.5) + b"\x10\x03\x3a\x02\x08\x01"
 
 
@@ -30,48 +35,69 @@ def _record(data: bytes) -> bytes:
     return length + next(checked) + data + next(checked)
 
 
-def _read(ends: list[int], data: bytes) -> tuple[list[str], int, str]:
+_LARGE = _record(
+    b"\x10\x07*\xcb\x80\x04\n\xc7\x80\x04\n\x01w\x22\xc0\x80\x04" + b"a" * 65_600
+) + _record(_EVENT)
+
+
+def _read(ends: list[int], data: bytes) -> tuple[list[str], int, str, Counter[tuple[str, str]]]:
     """Read a file that grows to these lengths."""
     reader, at, session, broken = EventFileReader(), 0, Session(), ""
     found: list[str] = []
+    tags: Counter[tuple[str, str]] = Counter()
+
+    def read_at(begin: int, most: int) -> bytes:
+        return data[begin : begin + most]
+
     for size in ends:
         more = True
         while more and not broken:
-            read = reader.read(data[at:size], offset=at, size=size, session=session)
+            read = reader.read(
+                data[at:size], offset=at, size=size, session=session, read_at=read_at
+            )
             starts = [each.begin for each in read.sessions[1:]] + [len(read.scalars)]
             begin = 0
             for one, end in zip(read.sessions, starts, strict=True):
                 found += [repr((point, one[1:])) for point in read.scalars[begin:end]]
                 begin = end
+            for tag, kind, summaries, step, moment in read.tags:
+                assert is_metric_name(tag)
+                assert kind in {*KINDS, UNKNOWN}
+                assert abs(step) <= LARGEST_STEP
+                assert 0 <= moment <= LARGEST_TIME
+                tags[tag, kind] += summaries
             at, session, broken = at + read.taken, read.sessions[-1], read.broken
             more = read.taken > 0
-    return found, at, broken
+    return found, at, broken, tags
 
 
 @target(
     "tracking.event_files",
     "tracking.events",
+    "tracking.large_records",
     "tracking.protobuf",
     "tracking.crc32c",
-    seeds=[_EVENT, _TENSOR, _record(_EVENT), _record(_TENSOR) * 2, _record(_EVENT) + _record(_START) + _record(_EVENT),
+    seeds=[_EVENT, _TENSOR, _HISTOGRAM, _IMAGES, _record(_HISTOGRAM) + _record(_IMAGES), _LARGE,
+           _record(_EVENT), _record(_TENSOR) * 2, _record(_EVENT) + _record(_START) + _record(_EVENT),
            _record(b"a" * (LARGEST_RECORD + 1)) + _record(_EVENT)],
-    words=[_EVENT, _TENSOR, _START, b"\n", b"*", b"\x08\x01", b"\xff" * 9, b"\x15", b"\x22\x04", b"loss"],
+    words=[_EVENT, _TENSOR, _START, _HISTOGRAM, _IMAGES, b"images", b"\n", b"*", b"\x08\x01", b"\xff" * 9, b"\x15", b"\x22\x04", b"loss"],
 )  # fmt: skip
 def event_file(data: bytes) -> None:
     """Bytes as a file, and as the event of a record that is whole: the same scalars however they
     arrive, no error, and never more read than there is.
     """
     for whole in (data, _record(data) + _record(_EVENT)):
-        found, offset, broken = _read([len(whole)], whole)
+        found, offset, broken, tags = _read([len(whole)], whole)
         assert offset <= len(whole)
         assert len(found) <= len(whole)
         for cut in cuts(whole[:1500]) if len(whole) <= 1500 else []:
             ends = [sum(map(len, cut[: at + 1])) for at in range(len(cut))]
-            assert _read(ends, whole) == (found, offset, broken)
+            assert _read(ends, whole) == (found, offset, broken, tags)
     if len(data) <= LARGEST_RECORD:
         assert "loss" in _read([10**9], _record(data) + _record(_EVENT))[0][-1]
     if len(data) <= 600:  # each place of it is tried with the whole
         _same_when_known(data)
+    _same_when_large(data)
 
 
 def _same_when_known(data: bytes) -> None:
@@ -88,6 +114,25 @@ def _same_when_known(data: bytes) -> None:
                 assert not event.starts_session
                 assert (step, moment) == (event.step, event.at)
                 assert repr(event.values[0]) == repr((tag, value))
+
+
+def _same_when_large(data: bytes) -> None:
+    """A record of which heads are read only has the tags that it has when it is read whole."""
+    reads = []
+
+    def read_at(begin: int, most: int) -> bytes:
+        reads.append(most)
+        return data[begin : begin + most]
+
+    skipped = read_large_event(read_at, 0, len(data))
+    assert sum(reads) <= LARGEST_RECORD
+    whole = EventDecoder().decode(data)
+    if len(data) > 1000 or whole == NOTHING:
+        return
+    # Contents are skipped: what is wrong in there is not seen, and a small tensor may be a scalar.
+    if all(kind != UNKNOWN for _, kind in [*whole.others, *skipped.others]) and not whole.values:
+        assert (skipped.step, skipped.at) == (whole.step, whole.at)
+        assert set(whole.others) <= set(skipped.others)
 
 
 _LINES = b"""Epoch 1/2
@@ -145,7 +190,7 @@ def log_pattern(data: bytes) -> None:
 @target(
     "collector.frames",
     "collector.client",
-    seeds=[pack({"names": ["loss"], "taken": 9, "sessions": [[0, 0, None], [1, 1, 5]], "broken": "", "size": 10}, [(0, 1, 2, 0.5), (0, 2, 3, 0.25)]),
+    seeds=[pack({"names": ["loss"], "taken": 9, "sessions": [[0, 0, None], [1, 1, 5]], "broken": "", "size": 10, "tags": [["w", "image", 2, 5, 7]]}, [(0, 1, 2, 0.5), (0, 2, 3, 0.25)]),
            pack({"names": [], "taken": 0, "steps": {"keras": 3}})],
     words=[b'"taken":', b'"sessions":[[', b"null", b"true", b"NaN", b"-1", b"\xff\xff", b"\x00" * 8],
 )  # fmt: skip
@@ -162,6 +207,12 @@ def collector_answer(data: bytes) -> None:
                 with contextlib.suppress(BadFrame, LookupError, TypeError, ValueError):
                     piece = read(document, rows)
                     assert piece.taken >= 0
+                    for tag in getattr(piece, "tags", ()):
+                        assert is_metric_name(tag.name)
+                        assert tag.kind in {*KINDS, UNKNOWN}
+                        assert tag.count > 0
+                        assert abs(tag.last_step) <= LARGEST_STEP
+                        assert 0 <= tag.last_at <= LARGEST_TIME
                     for value in piece.values:
                         assert is_metric_name(value.name)
                         assert value.step is None or abs(value.step) <= LARGEST_STEP

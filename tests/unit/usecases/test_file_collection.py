@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cloud_ml.domain.jobs import spec as job_specs
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.metrics.reports import Value
+from cloud_ml.domain.metrics.summary_tags import SummaryTag
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.engines.gang import GangKey
@@ -58,14 +59,20 @@ class Parser:
         if self.dies_of in data:
             raise UnreadableFile("it dies of it")
         read = EventFileReader().read(
-            data, offset=offset, size=size, session=Session(0, session.number, session.purge)
+            data,
+            offset=offset,
+            size=size,
+            session=Session(0, session.number, session.purge),
+            read_at=lambda at, most: os.pread(descriptor, most, at),
         )
         values = []
         for at, (tag, step, moment, value) in enumerate(read.scalars):
             here = [each for each in read.sessions if each.begin <= at][-1]
             values.append(Value(tag, step, moment, value, here.number, here.purge))
         last = read.sessions[-1]
-        return EventPiece(values, read.taken, EventSession(last.number, last.purge), read.broken)
+        tags = [SummaryTag(*tag) for tag in read.tags]
+        after = EventSession(last.number, last.purge)
+        return EventPiece(values, read.taken, after, read.broken, tags)
 
     def read_log(
         self,
@@ -141,6 +148,10 @@ class Place:
 
     def names(self) -> list[str]:
         return [one.name for one in self.store.metrics.series(self.job.key.uid)]
+
+    def tags(self) -> list[tuple[str, str, int, int]]:
+        found = self.store.metrics.tags(self.job.key.uid)
+        return [(tag.name, tag.kind, tag.count, tag.last_step) for tag in found]
 
     def said(self) -> list[tuple[str, str]]:
         return [(str(event.reason), event.message) for event in self.store.events(self.job.key.uid)]
@@ -263,6 +274,47 @@ def test_the_first_nan_is_told_once() -> None:
     assert place.said() == [("MetricIsNaN", "loss is NaN since step 2 (master-0, event file)")]
 
 
+def test_tags_of_summaries_are_listed_by_folder() -> None:
+    place, write = Place(), WRITER["summary"]
+    place.write(write("weights", 5, b"", 1), write("weights", 4, bytes(100_000), 2))
+    place.write(write("a", 8, b"words", 3, plugin="text"), write("a", 8, b"words", 4))
+    place.write(write("b", 8, b"words", 4), path="work/logs/eval/events.out.tfevents.2.host")
+    place.collect()
+    expected = [
+        ("a", "text", 2, 4),
+        ("eval/b", "other", 1, 4),
+        ("weights", "histogram", 1, 1),
+        ("weights", "image", 1, 2),
+    ]
+    assert place.tags() == expected
+    assert not place.names()
+    assert not place.said()
+
+
+def test_a_restart_with_purge_step_goes_on_with_the_tags() -> None:
+    place = Place()
+    place.write(*(WRITER["summary"]("weights", 5, b"", step) for step in range(10)))
+    place.collect()
+    assert place.tags() == [("weights", "histogram", 10, 9)]
+    again = (WRITER["summary"]("weights", 5, b"", step) for step in (5, 6))
+    place.write(WRITER["start"](5), *again)
+    place.collect()
+    # The clock of these files is the step: the newest is that of step 9.
+    assert place.tags() == [("weights", "histogram", 12, 9)]
+
+
+def test_a_million_tags_cost_one_refusal() -> None:
+    place = Place(MetricSettings(series_per_job=3))
+    for number in range(2000):
+        place.write(WRITER["summary"](f"tag{number}", 5, b"", 1))
+    place.scalars(1)
+    place.collect()
+    assert [tag[0] for tag in place.tags()] == ["tag0", "tag1", "tag2"]
+    said = ("MetricsRefused", "tag 'tag3' is not listed: a job has at most 3 tags")
+    assert place.said() == [said]
+    assert place.names() == ["loss"]
+
+
 def test_a_million_names_cost_one_refusal() -> None:
     place = Place(MetricSettings(series_per_job=3))
     for number in range(2000):
@@ -341,6 +393,7 @@ def test_no_point_is_lost_or_kept_twice(actions: list[str]) -> None:
         if action == "write":
             step += 1
             place.scalars(step)
+            place.write(WRITER["summary"]("weights", 5, b"x" * 20, step))
             logs = place.engine.machine.logs
             logs[key] = logs.get(key, b"") + b"Epoch: %d, logged: 1\n" % step
             continue
@@ -357,3 +410,4 @@ def test_no_point_is_lost_or_kept_twice(actions: list[str]) -> None:
     expected = [(each, 1.0) for each in range(1, step + 1)]
     assert place.points() == expected
     assert place.points("logged") == expected
+    assert place.tags() == ([("weights", "histogram", step, step)] if step else [])

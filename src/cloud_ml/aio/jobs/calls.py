@@ -31,6 +31,7 @@ from cloud_ml.models.metrics import (
     JobSeries,
     MetricPoint,
     MetricSeries,
+    SummaryTag,
     read_points,
     with_numbers,
 )
@@ -162,6 +163,11 @@ class AsyncJobCalls:
         document = await self.transport.json(Request("GET", f"{_job_path(name)}/series"))
         found = codec.decode(JobSeries, document, ignore_unknown=True).items
         return [with_numbers(one) for one in found]
+
+    async def summaries(self, name: str) -> list[SummaryTag]:
+        """The tags of the job's event files that are no metrics."""
+        document = await self.transport.json(Request("GET", f"{_job_path(name)}/series"))
+        return codec.decode(JobSeries, document, ignore_unknown=True).summaries
 
     async def points(self, name: str, metric: str, query: Mapping[str, Any]) -> list[MetricPoint]:
         """Points of a metric."""

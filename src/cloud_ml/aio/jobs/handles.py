@@ -16,7 +16,7 @@ from cloud_ml.aio.watching import follow_changes, follow_events
 from cloud_ml.errors import Conflict, NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.checkpoints import JobCheckpoint
 from cloud_ml.models.job import Job, JobEvent, JobStacks, JobTasks
-from cloud_ml.models.metrics import MetricPoint, MetricSeries
+from cloud_ml.models.metrics import MetricPoint, MetricSeries, SummaryTag
 from cloud_ml.models.outputs import OutputFile
 from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
@@ -141,6 +141,12 @@ class AsyncJobHandle:
         last value. ``cloud_ml.job.report`` reports one.
         """
         return await self._calls.series(self.uid)
+
+    async def summaries(self) -> list[SummaryTag]:
+        """The histograms, images, audio and texts in the job's TensorBoard event files: tag, kind,
+        how many, and the last step. Look at them with a TensorBoard.
+        """
+        return await self._calls.summaries(self.uid)
 
     async def points(
         self,

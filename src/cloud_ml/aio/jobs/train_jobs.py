@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.jobs.handles import AsyncJobHandle
     from cloud_ml.models.checkpoints import JobCheckpoint
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobStacks, JobSummary, JobTasks
-    from cloud_ml.models.metrics import MetricSeries
+    from cloud_ml.models.metrics import MetricSeries, SummaryTag
     from cloud_ml.models.outputs import OutputFile
 
 
@@ -135,6 +135,15 @@ class AsyncTrainJobs(AsyncJobSubmission):
             NotFound: There is no such job.
         """
         return await self._jobs.series(name)
+
+    async def train_job_summaries(self, name: str) -> list[SummaryTag]:
+        """The histograms, images, audio and texts in a job's event files; see
+        ``AsyncJobHandle.summaries``.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return await self._jobs.summaries(name)
 
     def train_job_outputs(self, name: str) -> AsyncGenerator[OutputFile]:
         """The files that a job left in its working directory; see ``AsyncJobHandle.outputs``.

@@ -57,6 +57,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
     now = datetime.now(UTC)
     known = facts(job, tasks, now)
     known["Metrics"] = "; ".join(_metrics_of(session.client, job))
+    known["Summaries"] = "; ".join(_summaries_of(session.client, job))
     echo_facts(known, painted="State")
     _show_tasks(job, tasks)
     if found := spans(job, tasks.stages if tasks else {}, now):
@@ -153,6 +154,17 @@ def _metrics_of(client: CloudMlClient, job: Job) -> list[str]:
     ]
     more = len(found) - len(shown)
     return [*shown, f"{more} more: cloudml runs metrics {job.name}"] if more > 0 else shown
+
+
+def _summaries_of(client: CloudMlClient, job: Job) -> list[str]:
+    """The histograms, images and the like in event files; of a server that lists none, nothing."""
+    from cloud_ml.cli.display.summary_tags import summary_words
+    from cloud_ml.errors import NotFound
+
+    try:
+        return summary_words(client.train_job_summaries(job.uid), job, _USES)
+    except NotFound:
+        return []
 
 
 def _uses_now(running: Sequence[JobTask]) -> str:

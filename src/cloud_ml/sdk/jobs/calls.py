@@ -30,6 +30,7 @@ from cloud_ml.models.metrics import (
     JobSeries,
     MetricPoint,
     MetricSeries,
+    SummaryTag,
     read_points,
     with_numbers,
 )
@@ -152,6 +153,11 @@ class JobCalls:
         document = self.transport.json(Request("GET", f"{_job_path(name)}/series"))
         found = codec.decode(JobSeries, document, ignore_unknown=True).items
         return [with_numbers(one) for one in found]
+
+    def summaries(self, name: str) -> list[SummaryTag]:
+        """The tags of the job's event files that are no metrics."""
+        document = self.transport.json(Request("GET", f"{_job_path(name)}/series"))
+        return codec.decode(JobSeries, document, ignore_unknown=True).summaries
 
     def points(self, name: str, metric: str, query: Mapping[str, Any]) -> list[MetricPoint]:
         """Points of a metric."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from cloud_ml.errors import Conflict, NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.checkpoints import JobCheckpoint
 from cloud_ml.models.job import Job, JobEvent, JobStacks, JobTasks
-from cloud_ml.models.metrics import MetricPoint, MetricSeries
+from cloud_ml.models.metrics import MetricPoint, MetricSeries, SummaryTag
 from cloud_ml.models.outputs import OutputFile
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
@@ -142,6 +142,12 @@ class JobHandle:
         last value. ``cloud_ml.job.report`` reports one.
         """
         return self._calls.series(self.uid)
+
+    def summaries(self) -> list[SummaryTag]:
+        """The histograms, images, audio and texts in the job's TensorBoard event files: tag, kind,
+        how many, and the last step. Look at them with a TensorBoard.
+        """
+        return self._calls.summaries(self.uid)
 
     def points(
         self,

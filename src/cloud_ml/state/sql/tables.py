@@ -325,6 +325,27 @@ metric_files = Table(
 )
 """How far files of reports were read, and whether some of it was refused."""
 
+summary_tags = Table(
+    "summary_tags",
+    metadata,
+    Column(
+        "run",
+        Number,
+        ForeignKey("records.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("name", Name, primary_key=True),
+    Column("kind", Name, primary_key=True),
+    Column("count", Number, nullable=False),
+    Column("last_step", Number, nullable=False),
+    Column("last_at", Number, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Tags of event files with histograms, images and the like. ``last_at`` is in milliseconds since
+1970. It changes in the transactions that note how far a file was read.
+"""
+
 experiments = Table(
     "experiments",
     metadata,

@@ -19,6 +19,7 @@ from cloud_ml.domain.metrics.series import (
     Series,
     TaskStart,
 )
+from cloud_ml.domain.metrics.summary_tags import SummaryTag
 from cloud_ml.errors import NotFound, StaleRevision
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import (
@@ -57,6 +58,14 @@ class _Run:
         after = FilePosition("file", before.offset + 10)
         return self.metrics.append(
             self.uid, file, values, before=before, after=after, limits=limits
+        )
+
+    def summarise(self, *tags: SummaryTag, limits: MetricLimits = LIMITS) -> Appended:
+        file = ReportFile(1, "master-0", EVENT_FILES, "a")
+        before = self.metrics.positions(self.uid).get(file, NOT_READ)
+        after = FilePosition("file", before.offset + 10)
+        return self.metrics.append(
+            self.uid, file, [], before=before, after=after, limits=limits, tags=tags
         )
 
     def one(self) -> Series:
@@ -231,6 +240,42 @@ class MetricContract:
         found = run.report(losses(range(5)), limits=MetricLimits(points=3))
         assert found.refused == ["points of 'loss' are not kept: a job has at most 3 points"]
         assert [step for step, _ in run.points()] == [0, 1, 2]
+
+    def test_tags_of_summaries_are_counted(self, store: StateStore) -> None:
+        run = _Run(store)
+        run.summarise(
+            SummaryTag("weights", "histogram", 2, 1, 20), SummaryTag("a", "image", 1, 3, 5)
+        )
+        run.summarise(
+            SummaryTag("weights", "histogram", 1, 0, 30), SummaryTag("a", "text", 1, 3, 5)
+        )
+        run.summarise(SummaryTag("weights", "", 4, 9, 10), SummaryTag("é", "", 1, -3, 0))
+        assert run.metrics.tags(run.uid) == [
+            SummaryTag("a", "image", 1, 3, 5),
+            SummaryTag("a", "text", 1, 3, 5),
+            SummaryTag("weights", "histogram", 7, 0, 30),
+            SummaryTag("é", "other", 1, -3, 0),
+        ]
+        assert not run.metrics.series(run.uid)
+        assert not run.metrics.tags("0" * 32)
+
+    def test_tags_and_positions_are_one(self, store: StateStore) -> None:
+        run = _Run(store)
+        run.summarise(SummaryTag("a", "image", 1, 3, 5))
+        file, tag = ReportFile(1, "master-0", EVENT_FILES, "a"), SummaryTag("a", "image", 1, 4, 6)
+        with pytest.raises(StaleRevision):
+            run.metrics.append(
+                run.uid, file, [], before=NOT_READ, after=NOT_READ, limits=LIMITS, tags=[tag]
+            )
+        assert run.metrics.tags(run.uid) == [SummaryTag("a", "image", 1, 3, 5)]
+
+    def test_tags_have_a_limit(self, store: StateStore) -> None:
+        run, limits = _Run(store), MetricLimits(series=2)
+        tags = [SummaryTag(name, "image", 1, 0, 0) for name in ("a", "b", "c", "d")]
+        first = run.summarise(*tags, limits=limits)
+        assert first == Appended(["tag 'c' is not listed: a job has at most 2 tags"], first=True)
+        assert not run.summarise(*tags, limits=limits).first
+        assert [(tag.name, tag.count) for tag in run.metrics.tags(run.uid)] == [("a", 2), ("b", 2)]
 
     def test_series_of_several_runs(self, store: StateStore) -> None:
         runs = [_Run(store, name) for name in ("red", "blue", "grey")]

@@ -18,6 +18,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.metrics.reports import Value, is_metric_name
 from cloud_ml.domain.metrics.runs import name_order, run_of
 from cloud_ml.domain.metrics.series import EVENT_FILES, LOG
+from cloud_ml.domain.metrics.summary_tags import SummaryTag
 from cloud_ml.domain.quotas import QuotaOf
 from cloud_ml.engines.abilities import BucketFolder, EventFile, MetricFiles
 from cloud_ml.engines.gang import GangKey
@@ -205,7 +206,12 @@ class FileCollection:
                     for one in piece.values
                     if is_metric_name(_join_name(run, one.name))
                 ]
-                if not self._append(now, file, values, stored, moved):
+                tags = [
+                    replace(one, name=_join_name(run, one.name))
+                    for one in piece.tags
+                    if is_metric_name(_join_name(run, one.name))
+                ]
+                if not self._append(now, file, values, stored, moved, tags=tags):
                     return
                 if after.stopped:
                     self._events.unreadable(uid, f"{_describe_file(file)}: {after.stopped}")
@@ -292,6 +298,8 @@ class FileCollection:
         values: Sequence[Value],
         before: FilePosition,
         after: FilePosition,
+        *,
+        tags: Sequence[SummaryTag] = (),
     ) -> bool:
         """Store points with the position behind them; false if somebody else has done that."""
         uid, limits = now.uid, self._limits.of(now.org)
@@ -299,7 +307,7 @@ class FileCollection:
             failpoints.here("metrics.file.before")
             appended = self._store.metrics.append(
                 uid, file, self._within(uid, values, limits.series), before=before, after=after,
-                limits=limits,
+                limits=limits, tags=self._tags_within(uid, tags, limits.series),
             )  # fmt: skip
             failpoints.here("metrics.file.after")
         except NotFound:  # the job is gone
@@ -323,6 +331,15 @@ class FileCollection:
         room = max(0, most - len(known)) + 1
         allowed = known | set([name for name in names if name not in known][:room])
         return [value for value in values if value.name in allowed]
+
+    def _tags_within(self, uid: str, tags: Sequence[SummaryTag], most: int) -> Sequence[SummaryTag]:
+        """The same for tags with summaries."""
+        if len(tags) <= 1:
+            return tags
+        known = {(tag.name, tag.kind) for tag in self._store.metrics.tags(uid)}
+        new = [tag for tag in tags if (tag.name, tag.kind) not in known]
+        beyond = set(new[max(0, most - len(known)) + 1 :])
+        return [tag for tag in tags if tag not in beyond]
 
     def _stop(
         self, now: _Pass, file: ReportFile, stored: FilePosition, at: FilePosition, why: str

@@ -16,6 +16,7 @@ from cloud_ml.models.metrics import (
     JobSeries,
     MetricSeries,
     MetricValue,
+    SummaryTag,
     moment_of,
     points_document,
     to_wire,
@@ -54,7 +55,25 @@ class JobMetrics:
     def series(self, job: Reporter, task: str | None = None) -> JobSeries:
         """The series of a job; with ``task``, only those of this one."""
         found = self._store.metrics.series(job.uid)
-        return JobSeries(items=[_row(one) for one in found if task in (None, one.task)])
+        return JobSeries(
+            items=[_row(one) for one in found if task in (None, one.task)],
+            summaries=self._summaries(job, task),
+        )
+
+    def _summaries(self, job: Reporter, task: str | None) -> list[SummaryTag]:
+        # Event files count as those of the first task, whoever has written them.
+        if task is not None and task not in job.tasks[:1]:
+            return []
+        return [
+            SummaryTag(
+                name=tag.name,
+                kind=tag.kind,
+                count=tag.count,
+                last_step=tag.last_step,
+                last_at=moment_of(tag.last_at),
+            )
+            for tag in self._store.metrics.tags(job.uid)
+        ]
 
     def points(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cloud_ml.domain.metrics.reports import Value
+from cloud_ml.domain.metrics.summary_tags import SummaryTag
 
 
 class UnreadableFile(Exception):
@@ -31,13 +32,15 @@ class EventSession:
 class EventPiece:
     """Points of a piece of an event file. ``restart`` of each is the number of its session.
 
-    ``session`` goes on behind the piece. ``broken`` says why nothing follows.
+    ``session`` goes on behind the piece. ``broken`` says why nothing follows. ``tags`` count the
+    summaries of the piece that are no scalars.
     """
 
     values: Sequence[Value]
     taken: int
     session: EventSession
     broken: str = ""
+    tags: Sequence[SummaryTag] = ()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.metrics.series import MetricLimits
+from cloud_ml.domain.metrics.summary_tags import SummaryTag
 from cloud_ml.domain.records import ParentRef
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.studies.spec import STUDY, StudyStatus
@@ -176,6 +178,28 @@ def test_metrics_of_the_seventh_step_go_on_as_reports(url: str, path: Path) -> N
         (run,) = store.tracking.search(RunSearch("red", ["0"])).items
         assert (run.uid, run.name, run.is_job, run.state) == ("u5", "job", True, RunState.RUNNING)
         assert run.start == 1769860800000
+
+
+def test_jobs_of_the_twelfth_step_get_tags(url: str, path: Path) -> None:
+    step("0012", url)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, "
+            "org, index_value, generation, revision, updated_at, title) VALUES (5, 'u5', "
+            "'train_job', 'job', 'ann', ?1, '{}', '{}', 'red', 'Running', 1, 1, ?1, '')",
+            ("2026-01-31T12:00:00.000000Z",),
+        )
+        connection.execute(
+            "INSERT INTO metric_files VALUES (5, 1, 'master-0', 'event_file', 'a', '1:2', 77, 0, '')"
+        )
+    with closing(SqlStateStore.open(url)) as store:
+        assert not store.metrics.tags("u5")
+        (file, before), *_ = store.metrics.positions("u5").items()
+        tag, after = SummaryTag("weights", "histogram", 3, 2, 1), FilePosition("1:2", 99)
+        store.metrics.append(
+            "u5", file, [], before=before, after=after, limits=MetricLimits(), tags=[tag]
+        )
+        assert store.metrics.tags("u5") == [tag]
 
 
 def test_trials_of_the_tenth_step_are_items_of_their_study(url: str, path: Path) -> None:

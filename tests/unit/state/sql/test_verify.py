@@ -49,7 +49,7 @@ def filled(store: SqlStateStore, path: Path) -> Path:
 
 def test_what_holds_is_told_while_the_database_is_in_use(filled: Path, url: str) -> None:
     assert list(verify(url, KINDS))[1:] == [
-        "The schema is 0012, that of this version.",
+        "The schema is 0013, that of this version.",
         "The counters stand at revision 6 and event 2; nothing is beyond them.",
         "3 records (1 other, 1 plan, 1 wish), each of which can be read.",
         "3 items of lists, each of a record that is there.",

@@ -14,6 +14,7 @@ from cloud_ml.domain.metrics.points import Point
 from cloud_ml.domain.metrics.reading import select_points, to_decode
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import MetricLimits, Series
+from cloud_ml.domain.metrics.summary_tags import SummaryTag, add_tags
 from cloud_ml.state import rules
 from cloud_ml.state.metrics import (
     NOT_READ,
@@ -25,6 +26,7 @@ from cloud_ml.state.metrics import (
     RunWithPoints,
 )
 from cloud_ml.state.sql.metrics import rows
+from cloud_ml.state.sql.metrics.tag_rows import SqlTagRows, tags_of_run
 from cloud_ml.state.sql.statements import Row, Statement
 from cloud_ml.state.sql.tables import chunks, metric_files, records, series
 from cloud_ml.state.sql.writer import Writer
@@ -110,6 +112,7 @@ class SqlMetricStore(MetricStore):
         before: FilePosition,
         after: FilePosition,
         limits: MetricLimits,
+        tags: Sequence[SummaryTag] = (),
     ) -> Appended:
         """See ``MetricStore.append``."""
 
@@ -129,6 +132,8 @@ class SqlMetricStore(MetricStore):
             refused = growing.append(
                 kept, file.task, file.attempt, values, limits, source=file.source
             )
+            if tags:
+                refused += add_tags(SqlTagRows(connection, found.number), tags, limits.series)
             told = row is not None and bool(row.refused)
             # The position is written in the same transaction as the values, so a crash cannot
             # separate them.
@@ -165,6 +170,13 @@ class SqlMetricStore(MetricStore):
     def series(self, run: str) -> Sequence[Series]:
         """See ``MetricStore.series``."""
         return self.series_of([run]).get(run, ())
+
+    def tags(self, run: str) -> Sequence[SummaryTag]:
+        """See ``MetricStore.tags``."""
+        if not rules.is_storable(run):
+            return ()
+        with self._reading() as connection:
+            return tags_of_run(connection, run)
 
     def series_of(
         self, runs: Collection[str], names: Collection[str] | None = None
