@@ -47,6 +47,12 @@ TORCH = Runtime(
             "warning: x\nerror: Couldn't parse requirement in `r.txt`\n",
             "Couldn't parse requirement in `r.txt`",
         ),
+        (
+            "error: Couldn't parse requirement in `r.txt` at position 15\n  cause: after parsing `1`, "
+            "found `..0`, which is not part of a valid version\n         six===1..0\n"
+            "            ^^^^^^^\n",
+            "after parsing `1`, found `..0`, which is not part of a valid version six===1..0",
+        ),
         ("", ""),
     ],
 )

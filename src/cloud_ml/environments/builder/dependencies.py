@@ -208,6 +208,8 @@ def _errors_of(file: str) -> Iterator[None]:
     """Let errors begin with the name of the file."""
     try:
         yield
+    except FileNotFoundError as error:
+        raise BadRequirement(f"{file}: it was not sent with the code") from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise BadRequirement(f"{file}: {why}") from error

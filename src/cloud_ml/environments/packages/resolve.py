@@ -59,7 +59,8 @@ def first_reason(words: str, limit: int = 300) -> str:
     """What uv says is wrong, as one line: what follows its arrow, else its error's cause, else
     the error.
     """
-    text = re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", words)).strip()
+    plain = re.sub(r"(?m)^ *\^+$", "", re.sub(r"\x1b\[[0-9;]*m", "", words))  # carets below a line
+    text = re.sub(r"\s+", " ", plain).strip()
     for mark in ("╰─▶ ", "cause: ", "error: "):
         if mark in text:
             causes = [
