@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -112,7 +113,9 @@ def missing_packages(algorithm: str) -> Sequence[str]:
 
 def _other_optuna() -> Sequence[str]:
     """Optuna itself where another one is installed: options and their defaults differ."""
-    version = importlib.metadata.version("optuna")
+    version = "none of a package"
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version("optuna")
     same = version.partition(".")[0] == _OPTUNA
     return [] if same else [f"optuna {_OPTUNA} (it has {version})"]
 

@@ -105,12 +105,18 @@ class _OptunaStudy:
             )
 
     def _replay_trials(self) -> None:
-        """Ask for each trial and tell its values again, so that the sampler writes its attributes."""
+        """Ask for each trial and tell its values again, so that the sampler writes its attributes.
+
+        One sampler does it, as it remembers the space of the trials that it has seen. Only
+        ``NSGAIIISampler`` has luck in its attributes, and so is made anew for each trial.
+        """
+        lucky = self._name == "NSGAIIISampler"
+        self._study.sampler = self._new_sampler(0, 0)
         for number, one in enumerate(self._problem.trials):
             if one.outcome is Outcome.IGNORED:
                 continue
             self._study.enqueue_trial(self._numbers_of(one))
-            trial = self._ask(number)
+            trial = self._ask(number) if lucky else self._study.ask()
             _ = trial.relative_params  # parameters that are given do not ask the sampler
             self._take(trial)
             if one.outcome is not Outcome.RUNNING:
