@@ -475,6 +475,8 @@ def test_a_sampler_of_optuna_suggests_the_same_though_tuner_and_server_are_kille
             assert done.algorithm_options == {"n_startup_trials": 4}
             reasons = [event.reason for event in server.client().studies.events(name)]
             assert "TunerFailed" not in reasons
+            said = server.cli("hp", "describe", name).good().out
+            assert "optuna:TPESampler, n_startup_trials 4, seed 5" in said
             return [dict(one.parameters) for one in done.trials]
 
         assert search("undisturbed", killed=False) == search("disturbed", killed=True)

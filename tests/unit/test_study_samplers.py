@@ -70,6 +70,8 @@ async def test_trials_are_those_of_the_sampler_though_its_tuner_is_killed(world:
          "algorithm_options.qmc_type", "sobol or halton"),
         ({"sampler": "NSGAIISampler", "algorithm_options": {"mutation_prob": 1.5}},
          "algorithm_options.mutation_prob", "a number, 0 to 1"),
+        ({"sampler": "NSGAIISampler", "algorithm_options": {"crossover_prob": 10**400}},
+         "algorithm_options.crossover_prob", "a number, 0 to 1"),
         ({"sampler": "cmaes", "space": {"o": ["a", "b"]}}, "algorithm", "o is a list of names"),
         ({"sampler": "CmaEsSampler", "space": _CONDITIONAL}, "algorithm", "o is a list of names"),
         ({"sampler": "QMCSampler", "space": _CONDITIONAL}, "algorithm", "m is conditional"),

@@ -249,7 +249,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "Best": "" if study.best is None else _in_words(study.best),
         **_front_facts(study),
         "Trials": _counts(study),
-        "Algorithm": f"{study.algorithm}, seed {study.seed}",
+        "Algorithm": _algorithm_of(study),
         "Population": _population_of(study),
         "Stopper": _stopper_of(study),
         "Warm start": _warm_start_of(study),
@@ -324,6 +324,13 @@ def _warm_start_of(study: Study) -> str:
     if not study.warm_start:
         return ""
     return f"{study.prior_trials} trials of {', '.join(study.warm_start)}"
+
+
+def _algorithm_of(study: Study) -> str:
+    """The algorithm with its options. Those of a population have a line of their own."""
+    options = {} if "population" in study.algorithm_options else study.algorithm_options
+    shown = [f"{name} {json.dumps(value)}" for name, value in options.items()]
+    return ", ".join([study.algorithm, *shown, f"seed {study.seed}"])
 
 
 def _population_of(study: Study) -> str:

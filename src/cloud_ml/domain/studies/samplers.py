@@ -9,7 +9,6 @@ writes them again (``replayed``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -19,7 +18,7 @@ from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.models.common import refuse
 
 PREFIX = "optuna:"
-_MOST_COUNT = 10_000
+_MOST_COUNT, _LONGEST_SHOWN = 10_000, 80
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class _Share:
 
     def has(self, value: Any) -> bool:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return number and math.isfinite(value) and 0 <= value <= 1
+        return number and 0 <= value <= 1
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def parse_sampler_options(algorithm: str, options: Mapping[str, Any]) -> dict[st
     """
     known = sampler_of(algorithm).options
     for name, value in options.items():
-        path = f"algorithm_options.{name}"
+        path = f"algorithm_options.{name[:_LONGEST_SHOWN]}"
         if name == "seed":
             raise refuse(path, value, _SEED)
         if name not in known:
