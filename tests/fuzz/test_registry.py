@@ -74,6 +74,7 @@ NOT_FUZZED = {
     "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the "
     "same errors",
+    "cli.kinds": "whether a name that was typed is that of a task as Slurm writes it, for a hint",
     "cli.jobs.job_list": "whether a name that was typed is a number, for a hint",
     "cli.jobs.wait": "whether a number that was typed has no unit, to show it with one",
     "usecases.jobs.tasks": "whether the name of a task that was asked for is a number, for a hint",
