@@ -180,6 +180,18 @@ def test_trials_that_run_are_liars_where_the_sampler_has_that() -> None:
     assert with_liars != without
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_trials_of_earlier_studies_are_learned_from() -> None:
+    prior = tuple(_done({"x": n / 10 - 5, "lr": 0.1, "width": 8}) for n in range(100))
+
+    def mean_cost(prior: tuple[Observation, ...]) -> float:
+        problem = _problem("optuna:TPESampler", _PLAIN, [], prior=prior)
+        asked = [dataclasses.replace(problem, seed=seed) for seed in range(10)]
+        return sum(_cost(suggest("optuna:TPESampler", one)) for one in asked) / 10
+
+    assert mean_cost(prior) < mean_cost(())
+
+
 @pytest.fixture
 async def tuner() -> AsyncIterator[Tuner]:
     tuner = Tuner(user=65_534 if os.geteuid() == 0 else 0, answer_s=60)
