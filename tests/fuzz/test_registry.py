@@ -38,7 +38,6 @@ NOT_FUZZED = {
     "api.routes.runs": _THROUGH,
     "cli.runs": _THROUGH,
     "cli.run_names": _THROUGH,
-    "cli.run_wait": "whether a number that was typed has no unit, to show it with one",
     "cli.local_trials": "what its user's own script prints, in the rights of its user; "
     "`test_local_trials.py` has the table of lines",
     "cli.mlflow_stores.run_export": _THROUGH,
@@ -76,7 +75,7 @@ NOT_FUZZED = {
     "same errors",
     "cli.kinds": "whether a name that was typed is that of a task as Slurm writes it, for a hint",
     "cli.jobs.job_list": "whether a name that was typed is a number, for a hint",
-    "cli.jobs.wait": "whether a number that was typed has no unit, to show it with one",
+    "cli.wait_limit": "whether a number that was typed has no unit, to show it with one",
     "usecases.jobs.tasks": "whether the name of a task that was asked for is a number, for a hint",
     "cli.jobs.tuning_report": "one pattern on a name that was typed, to look for its study",
     "cli.jobs.launchers": "whether a word that was typed is a number, for a hint",

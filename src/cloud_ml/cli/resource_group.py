@@ -32,8 +32,9 @@ from cloud_ml.cli.guard import INTERRUPTED, each
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.wait_limit import WaitLimit
 from cloud_ml.errors import InvalidRequest, WaitTimedOut
-from cloud_ml.models import codec, common
+from cloud_ml.models import codec
 from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
 from cloud_ml.text_encoding import decode_text
 
@@ -162,13 +163,9 @@ def _wait(described: ResourceType[NewT, ViewT]) -> click.Command:
     )
     @pass_session
     def wait(session: Session, name: str, timeout: str | None) -> int:
-        limit_s = (
-            None
-            if timeout is None
-            else common.duration_seconds(common.check_duration("timeout", timeout))
-        )
+        limit = WaitLimit(timeout)
         try:
-            found = session.client.resources(described).wait(name, limit_s)
+            found = session.client.resources(described).wait(name, limit.seconds)
         except WaitTimedOut as error:
             note(error.message)
             return STILL_GOES_ON

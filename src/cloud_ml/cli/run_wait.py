@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from cloud_ml.cli.completing import run_names
@@ -12,6 +10,7 @@ from cloud_ml.cli.exit_codes import JOB_FAILED, JOB_STOPPED, STILL_GOES_ON
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.run_names import job_or_uid
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.wait_limit import WaitLimit
 
 _EPILOG = (
     f"Exit codes: 0 all are FINISHED. Otherwise the first run that is not decides: {JOB_FAILED} it "
@@ -31,25 +30,17 @@ def wait(
 ) -> int:
     """Wait until runs have ended, with and without a job, by their names or uids."""
     from cloud_ml.errors import WaitTimedOut
-    from cloud_ml.models import common
 
-    limit_s = (
-        None
-        if timeout is None
-        else common.duration_seconds(common.check_duration("timeout", timeout))
-    )
-    deadline = None if limit_s is None else time.monotonic() + limit_s
+    limit = WaitLimit(timeout)
     # All are looked up first: a wrong name is an error before any wait.
     uids = [job_or_uid(session, name)[1] for name in dict.fromkeys(names)]
     ended = []
     try:
         for uid in uids:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ended.append(session.client.runs.wait(uid, left))
+            ended.append(session.client.runs.wait(uid, limit.left()))
             if output is None:
                 echo(f"{ended[-1].name} is {ended[-1].state}")
     except WaitTimedOut:
-        limit = f"{timeout}s" if str(timeout).isdecimal() else timeout
         run = session.client.runs.describe(uid)
         note(f"Timed out after {limit}; {run.name} is still {run.state}")
         return STILL_GOES_ON

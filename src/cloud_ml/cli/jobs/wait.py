@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from cloud_ml.cli.completing import job_names
@@ -11,6 +9,7 @@ from cloud_ml.cli.display.output import echo_as, note, output_option, without_se
 from cloud_ml.cli.exit_codes import JOB_FAILED, JOB_STOPPED, STILL_GOES_ON, exit_code_of
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.wait_limit import WaitLimit
 
 _EPILOG = (
     "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its own "
@@ -31,25 +30,18 @@ def wait(
     """Wait until jobs have ended."""
     from cloud_ml.cli.display.watching import conclude, wait_for
     from cloud_ml.errors import WaitTimedOut
-    from cloud_ml.models import codec, common
+    from cloud_ml.models import codec
 
-    limit_s = (
-        None
-        if timeout is None
-        else common.duration_seconds(common.check_duration("timeout", timeout))
-    )
-    deadline = None if limit_s is None else time.monotonic() + limit_s
+    limit = WaitLimit(timeout)
     # All are looked up first: a wrong name is an error before any wait.
     handles = [session.client.get_train_job(name) for name in dict.fromkeys(names)]
     ended = []
     try:
         for handle in handles:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            job = wait_for(handle, left)
+            job = wait_for(handle, limit.left())
             conclude(handle, job)
             ended.append(job)
     except WaitTimedOut:
-        limit = f"{timeout}s" if str(timeout).isdecimal() else timeout
         note(f"Timed out after {limit}; {handle.name} is still {handle.phase}")
         return STILL_GOES_ON
     except KeyboardInterrupt:

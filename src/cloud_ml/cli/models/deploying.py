@@ -25,6 +25,7 @@ from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.models.options import given_fields, service_options
 from cloud_ml.cli.options import Command, Option
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.wait_limit import WaitLimit
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
@@ -104,15 +105,9 @@ def wait(
     session: Session, name: str, version: str | None, *, timeout: str | None, output: str | None
 ) -> int:
     """Wait until a service answers or has failed."""
-    from cloud_ml.models import common
-
-    limit_s = (
-        None
-        if timeout is None
-        else common.duration_seconds(common.check_duration("timeout", timeout))
-    )
+    limit = WaitLimit(timeout)
     handle = session.client.get_model_service(*find_name(session, name, version))
-    code = await_answers(handle, limit_s)
+    code = await_answers(handle, limit.seconds)
     echo_as(output, handle.service, f"{handle.name} {handle.version}")
     return code
 
