@@ -151,9 +151,7 @@ class Runs:
         stream = follow_stream(open_stream, RunChange, ("run", "gone"), after=after)
         with closing(stream) as changes:
             for change in changes:
-                if change.run is not None:
-                    change = replace(change, run=with_numbers(change.run))  # noqa: PLW2901
-                yield change
+                yield replace(change, run=change.run and with_numbers(change.run))
                 if change.gone and uid is not None:
                     return
 
@@ -310,7 +308,7 @@ class Runs:
         """The histograms, images, audio and texts in a run's event files: tag, kind, how many, and
         the last step.
         """
-        request = Request("GET", f"{_PATH}/{segment(uid)}/series")
+        request = Request("GET", f"{_path(uid)}/series")
         document = self._transport.json(request)
         return codec.decode(JobSeries, document, ignore_unknown=True).summaries
 
