@@ -44,7 +44,7 @@ class Session(NamedTuple):
     purge: int | None = None
 
 
-class TagSummary(NamedTuple):
+class ReadTag(NamedTuple):
     """How many summaries of a tag and kind were read, and step and time of the newest."""
 
     tag: str
@@ -67,7 +67,7 @@ class ReadScalars:
     taken: int
     sessions: list[Session]
     broken: str = ""
-    tags: Sequence[TagSummary] = ()
+    tags: Sequence[ReadTag] = ()
 
 
 def is_event_file(name: str) -> bool:
@@ -158,7 +158,7 @@ class _Reading:
         self.scalars: list[Scalar] = []
         self.sessions = [Session(0, session.number, session.purge)]
         self.seen: set[str] = set()
-        self._others: dict[tuple[str, str], TagSummary] = {}
+        self._others: dict[tuple[str, str], ReadTag] = {}
 
     def take(self, event: Event) -> bool:
         """Add an event; false if this call has no room for it."""
@@ -180,7 +180,7 @@ class _Reading:
         self._add_others(event)
         return True
 
-    def tags(self) -> list[TagSummary]:
+    def tags(self) -> list[ReadTag]:
         """What was found beside scalars."""
         return list(self._others.values())
 
@@ -197,7 +197,7 @@ class _Reading:
             step, at = event.step, event.at
             if before is not None and before.last_at > at:
                 step, at = before.last_step, before.last_at
-            self._others[tag, kind] = TagSummary(tag, kind, count, step, at)
+            self._others[tag, kind] = ReadTag(tag, kind, count, step, at)
 
     def _start_session(self, step: int) -> None:
         """A program that goes on at ``step`` says so. Beyond ``MOST_SESSIONS`` it is not heard."""

@@ -22,7 +22,7 @@ _MOST_COUNT, _LONGEST_SHOWN = 10_000, 80
 
 
 @dataclass(frozen=True)
-class _Whole:
+class _WholeNumber:
     """A whole number of a range."""
 
     least: int
@@ -38,7 +38,7 @@ class _Whole:
 
 
 @dataclass(frozen=True)
-class _Share:
+class _Fraction:
     """A number from 0 to 1."""
 
     allowed: str = "a number, 0 to 1"
@@ -57,7 +57,7 @@ class _Flag:
 
 
 @dataclass(frozen=True)
-class _Word:
+class _Choice:
     """One of a few words."""
 
     words: tuple[str, ...]
@@ -94,16 +94,16 @@ class Sampler:
 
 
 _GENETIC = {
-    "population_size": _Whole(2, 1000),
-    "mutation_prob": _Share(),
-    "crossover_prob": _Share(),
-    "swapping_prob": _Share(),
+    "population_size": _WholeNumber(2, 1000),
+    "mutation_prob": _Fraction(),
+    "crossover_prob": _Fraction(),
+    "swapping_prob": _Fraction(),
 }
 SAMPLERS: Mapping[str, Sampler] = {
     "TPESampler": Sampler(
         options={
-            "n_startup_trials": _Whole(0),
-            "n_ei_candidates": _Whole(1),
+            "n_startup_trials": _WholeNumber(0),
+            "n_ei_candidates": _WholeNumber(1),
             "multivariate": _Flag(),
             "group": _Flag(),
             "constant_liar": _Flag(),
@@ -112,19 +112,19 @@ SAMPLERS: Mapping[str, Sampler] = {
     ),
     "RandomSampler": Sampler(),
     "QMCSampler": Sampler(
-        options={"qmc_type": _Word(("sobol", "halton")), "scramble": _Flag()},
+        options={"qmc_type": _Choice(("sobol", "halton")), "scramble": _Flag()},
         conditional=False,
         replayed=True,
         packages=("scipy",),
     ),
     "NSGAIISampler": Sampler(options=_GENETIC, replayed=True),
     "NSGAIIISampler": Sampler(
-        options={**_GENETIC, "dividing_parameter": _Whole(1, 20)}, replayed=True
+        options={**_GENETIC, "dividing_parameter": _WholeNumber(1, 20)}, replayed=True
     ),
     "CmaEsSampler": Sampler(
         options={
-            "n_startup_trials": _Whole(0),
-            "popsize": _Whole(2, 1000),
+            "n_startup_trials": _WholeNumber(0),
+            "popsize": _WholeNumber(2, 1000),
             "use_separable_cma": _Flag(),
             "lr_adapt": _Flag(),
         },
