@@ -43,13 +43,23 @@ def encode(value: Any) -> Any:
 
 def encode_given(value: Any) -> dict[str, Any]:
     """Return a dataclass instance as JSON values, without fields that are ``None`` or equal their
-    default: a server of an earlier version does not know later fields.
+    default, also within: a server of an earlier version does not know later fields.
     """
     return {
-        field.name: encode(item)
+        field.name: _encode_given_item(item)
         for field in dataclasses.fields(value)
         if (item := getattr(value, field.name)) is not None and item != _default_of(field)
     }
+
+
+def _encode_given_item(item: Any) -> Any:
+    if dataclasses.is_dataclass(item):
+        return encode_given(item)
+    if isinstance(item, (list, tuple)):
+        return [_encode_given_item(one) for one in item]
+    if isinstance(item, Mapping):
+        return {name: _encode_given_item(one) for name, one in item.items()}
+    return encode(item)
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:

@@ -55,7 +55,6 @@ def test_the_form_of_the_later_slides(run: Run, server: FakeServer) -> None:
     assert document["job_args"] == "--epochs 3"
 
 
-ANY = {"exit_codes": None, "roles": None, "log": None, "log_pattern": None}
 _FLAGS = [
     ("-gt p40", {"gpu_type": "p40"}),
     ("-dc run.sh", {"docker_command": "run.sh"}),
@@ -91,14 +90,11 @@ _FLAGS = [
             "restart": {
                 "policy": "OnFailure",
                 "rules": [
-                    ANY | {"action": "fail", "exit_codes": [3, 4]},
-                    ANY | {"action": "free", "exit_codes": [5]},
-                    ANY | {"action": "fail", "log": "a=b"},
-                    ANY | {"action": "fail", "log_pattern": "a.=b"},
+                    {"action": "fail", "exit_codes": [3, 4]},
+                    {"action": "free", "exit_codes": [5]},
+                    {"action": "fail", "log": "a=b"},
+                    {"action": "fail", "log_pattern": "a.=b"},
                 ],
-                "healthy_s": None,
-                "memory_factor": None,
-                "memory_most": None,
             }
         },
     ),
@@ -106,9 +102,6 @@ _FLAGS = [
         "-M 600M --memory-factor 1.5 --memory-most 4G",
         {
             "restart": {
-                "policy": None,
-                "rules": None,
-                "healthy_s": None,
                 "memory_factor": 1.5,
                 "memory_most": "4G",
             }
