@@ -99,6 +99,52 @@ sys.exit(1)
     ]
 
 
+def test_jobs_with_one_folder_go_on_from_each_other(run: Run, client: CloudMlClient) -> None:
+    source = """
+import os, sys
+from cloud_ml import job
+start = job.latest()
+step = start.step if start else 0
+given = os.environ.get("CLOUDML_RESTORE_FROM")
+print("starts at", step, given and os.path.basename(given), job.checkpoint_dir())
+path = os.path.join(job.checkpoint_dir(), f"step-{step + 1}")
+open(path, "w").close()
+job.saved(path, step + 1)
+sys.exit(os.environ["CLOUDML_ATTEMPT"] == "1" and step == 0)
+"""
+    policy = {"path": "fds://cloudml/kept/line/"}
+    first, log = run("line-one", source, checkpoint=policy, max_retries=1)
+    assert first.succeeded, log
+    started = [line for line in log.splitlines() if line.startswith("starts")]
+    folder = "/storage/cloudml/kept/line"
+    assert started == [f"starts at 0 None {folder}", f"starts at 1 step-1 {folder}"]
+    second, log = run("line-two", source, checkpoint=policy)
+    assert second.succeeded, log
+    assert f"starts at 2 step-2 {folder}" in log
+    found = client.get_train_job("line-two").checkpoints()
+    assert [one.uri for one in found] == [f"fds://cloudml/kept/line/step-{n}" for n in (1, 2, 3)]
+    other, log = run("line-three", source, restore_from="line-two")
+    assert other.succeeded, log
+    assert "starts at 3 step-3" in log
+    anew, log = run("line-four", source, checkpoint=policy, restore_from=found[0].uri)
+    assert anew.succeeded, log
+    assert " step-1 " in log  # what was asked for goes first
+
+
+def test_a_job_does_not_run_without_the_folder_that_it_has_chosen(
+    client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    client.storage.create_bucket("lines")
+    wanted = TrainJob("folderless", "trainer.task", code("print('runs')"), save_mode=True)
+    wanted.checkpoint = {"path": "fds://lines/kept"}  # type: ignore[assignment]
+    job = client.submit_train_job(wanted)
+    client.storage.delete_bucket("lines")
+    job.start()
+    ended = job.wait(60)
+    assert (ended.phase, ended.reason) == ("Failed", "StartFailed")
+    assert "no bucket for checkpoint.path, which is fds://lines/kept" in ended.message
+
+
 def test_a_job_without_checkpoints_leaves_no_folder(run: Run, client: CloudMlClient) -> None:
     job, log = run(
         "none-saved", "import os; print(os.listdir(os.environ['CLOUDML_CHECKPOINT_DIR']))"

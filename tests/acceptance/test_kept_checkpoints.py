@@ -50,7 +50,7 @@ def test_older_checkpoints_go_when_the_next_are_complete(
     job = client.get_train_job("keeps-two")
     ended = job.wait(60)
     assert ended.succeeded, ended.message
-    assert ended.spec["checkpoint"] == {"keep": 2}
+    assert ended.spec["checkpoint"]["keep"] == 2
     assert steps(client, "keeps-two") == [9, 10]
     folder = server.bucket(".checkpoints", f"keeps-two-{job.uid}")
     assert sorted(one.name for one in folder.iterdir()) == [".saved.jsonl", "step-10", "step-9"]

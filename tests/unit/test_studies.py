@@ -516,6 +516,7 @@ async def test_with_a_study_its_trials_are_deleted(world: World) -> None:
         ({"trials": [{"rate": 1}]}, "trials[0]"),
         ({"job": {**JOB, "job_name": "mine"}}, "job.job_name"),
         ({"job": {**JOB, "array": "0-3"}}, "job.array"),
+        ({"job": {**JOB, "checkpoint": {"path": "fds://bucket/a"}}}, "job.checkpoint.path"),
         ({"job": {**JOB, "cpu_limit": "many"}}, "cpu_limit"),
         ({"job": {**JOB, "colour": "red"}}, "job.colour"),
         ({"job": {**JOB, "hdfs_endpoint": "hdfs://x"}}, "hdfs_endpoint"),

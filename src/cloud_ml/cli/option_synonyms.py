@@ -122,7 +122,8 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--backend": _PARTITION,
         "--backoff-limit": "use --retries N",
         "--chdir": "give the folder itself: cloudml jobs submit FOLDER",
-        "--checkpoint-dir": "every job has a folder for checkpoints: CLOUDML_CHECKPOINT_DIR",
+        "--checkpoint-dir": "every job has a folder for checkpoints: CLOUDML_CHECKPOINT_DIR. For one of your own, use "
+        "--checkpoint-path URI",
         "--cloud": _PARTITION,
         "--cluster": _PARTITION,
         "--container-image": _IMAGES,

@@ -29,6 +29,7 @@ from cloud_ml.engines.abilities import TaskRestarting
 from cloud_ml.engines.base import Engine, JobPaths
 from cloud_ml.engines.gang import Gang, GangKey, JobSecret, Mount, TrainerSource
 from cloud_ml.errors import RequestError, Unavailable
+from cloud_ml.models.common import split_uri
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.jobs.output_collection import CollectedOutputs
@@ -218,12 +219,13 @@ class Executor(Generic[W]):
         except LostBuckets as lost:
             trainer = TrainerSource("", trainer.name, str(lost), Reason.START_FAILED)
         mounts = _mounts(job, places, buckets)
-        saves_in = ""
+        folder = ""
         if self._checkpoints is not None:
-            saves_in = checkpoints.bucket_of(
-                job.spec.workload.bucket, organisation.spec.default_bucket, buckets
-            )
-        folder = _checkpoint_folder(job, mounts, places, saves_in)
+            default = organisation.spec.default_bucket
+            folder = _checkpoint_folder(job, mounts, places, default)
+            if not folder and (chosen := job.spec.workload.checkpoint_folder):
+                problem = f"there is no bucket for checkpoint.path, which is {chosen}"
+                trainer = TrainerSource("", trainer.name, problem, Reason.START_FAILED)
         context = PlanContext(
             key=GangKey(job.key.uid, attempt),
             org=job.key.org,
@@ -260,18 +262,26 @@ class Executor(Generic[W]):
         return replace(gang, processes=processes) if told else gang
 
     def _restore_from(self, job: Record[W, WorkloadStatus], attempt: int, folder: str) -> str:
-        if attempt == 1 or not folder or self._checkpoints is None:
+        workload = job.spec.workload
+        # A folder that the job has chosen may have checkpoints of earlier jobs.
+        begins_anew = attempt == 1 and (not workload.checkpoint_folder or workload.restore_from)
+        if begins_anew or not folder or self._checkpoints is None:
             return ""
         newest = self._checkpoints.newest(job)
         return f"{folder}/{newest}" if newest else ""
 
 
 def _checkpoint_folder(
-    job: Record[W, WorkloadStatus], mounts: Sequence[Mount], places: JobPaths, bucket: str
+    job: Record[W, WorkloadStatus], mounts: Sequence[Mount], places: JobPaths, default: str
 ) -> str:
-    if bucket not in {mount.bucket for mount in mounts}:
-        return ""
-    return f"{places.storage}/{bucket}/{checkpoints.folder_of(job.key.name, job.key.uid)}"
+    """Where processes see the folder for checkpoints; empty if its bucket is not there."""
+    there = {mount.bucket for mount in mounts}
+    if chosen := job.spec.workload.checkpoint_folder:
+        bucket, folder = split_uri(chosen)
+    else:
+        bucket = checkpoints.bucket_of(job.spec.workload.bucket, default, there)
+        folder = checkpoints.folder_of(job.key.name, job.key.uid)
+    return f"{places.storage}/{bucket}/{folder}" if bucket in there else ""
 
 
 def _mounts(

@@ -112,7 +112,7 @@ class TrainJob:
             checkpoint. It is in ``CLOUDML_RESTORE_FROM``.
         checkpoint: Which of the checkpoints that the code reports are kept, such as
             ``{"keep": 3}``. By default, all are. One that another job or a service refers to is
-            never removed.
+            never removed. Or the folder for them, such as ``{"path": "fds://bucket/folder"}``.
         restart: After which failures the job starts again, such as
             ``Restart(policy="ExitCode", rules=[RestartRule(exit_codes=[3], action="fail")])``.
         wall_time_limit: The longest one attempt may run, such as ``"2h"``.

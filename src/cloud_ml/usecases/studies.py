@@ -254,6 +254,9 @@ def _job(new: NewStudy, space: tuple[Parameter, ...]) -> TrainJob:
         raise refuse("job.save_mode", True, "false: a trial that is only saved would never end")
     if job.array is not None:
         raise refuse("job.array", job.array, "none: trials of a study are jobs of their own")
+    if job.checkpoint is not None and job.checkpoint.path:
+        own = "nothing: each trial has a folder of its own for checkpoints"
+        raise refuse("job.checkpoint.path", job.checkpoint.path, own)
     if job.output_path and any(parameter.name == "output_path" for parameter in space):
         raise refuse("space.output_path", "a parameter", "another name: each trial has a folder")
     return job

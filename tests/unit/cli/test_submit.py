@@ -83,6 +83,7 @@ _FLAGS = [
     ("-g 0", {"gpu_limit": 0}),
     ("--restore-from halving", {"restore_from": "halving"}),
     ("--keep-checkpoints 3", {"checkpoint": {"keep": 3}}),
+    ("--checkpoint-path fds://bucket/c", {"checkpoint": {"path": "fds://bucket/c"}}),
     (
         "--restart on-failure --on-exit 3,4=fail --on-exit 5=free --on-log a=b=fail "
         "--on-log-pattern a.=b=fail",

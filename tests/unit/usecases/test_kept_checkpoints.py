@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.domain.comparison.rerun import rerun_of
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint, is_referred, split_key, without
 from cloud_ml.domain.workloads.phases import WorkloadStatus
@@ -244,6 +245,13 @@ async def test_a_reference_of_a_very_long_path_keeps_all(
         ({"checkpoint": {"kept": 1}}, "checkpoint.kept"),
         ({"checkpoint": 3}, "checkpoint"),
         ({"checkpoint": {"keep": 1}, "array": "0-3"}, "checkpoint.keep"),
+        ({"checkpoint": {"keep": 1, "path": "fds://cloudml/a"}}, "checkpoint.keep"),
+        ({"checkpoint": {"path": "/tmp/a"}}, "checkpoint.path"),
+        ({"checkpoint": {"path": "fds://cloudml"}}, "checkpoint.path"),
+        ({"checkpoint": {"path": "fds://cloudml/a/../../b"}}, "checkpoint.path"),
+        ({"checkpoint": {"path": "fds://cloudml/.checkpoints/linear-u1"}}, "checkpoint.path"),
+        ({"checkpoint": {"path": "fds://cloudml/.outputs/linear-u1"}}, "checkpoint.path"),
+        ({"checkpoint": {"path": 3}}, "checkpoint.path"),
     ],
 )
 async def test_bad_values_are_refused_by_field(fields: dict[str, Any], field: str) -> None:
@@ -251,6 +259,25 @@ async def test_bad_values_are_refused_by_field(fields: dict[str, Any], field: st
         spec_of(**fields)
     assert refused.value.field == field
     assert refused.value.allowed
+
+
+async def test_a_folder_of_checkpoints_is_in_a_bucket_of_the_organisation(served: Served) -> None:
+    for policy in ({"path": "fds://others/a"}, {"path": "fds://nowhere/a"}):
+        with pytest.raises(InvalidRequest) as refused:
+            submitted(served, "linear", checkpoint=policy, check_uris=False)
+        assert refused.value.field == "checkpoint.path"
+        assert "there is no such bucket" in str(refused.value)
+
+
+async def test_a_folder_that_others_may_use_is_never_removed(served: Served) -> None:
+    job = submitted(served, "linear", checkpoint={"path": "fds://cloudml/kept/"})
+    served.platform.objects.put("cloudml", "kept/step-1", b"state")
+    served.platform.checkpoints.remove_all(job)
+    assert [one.key for one in served.platform.objects.list("cloudml").objects] == ["kept/step-1"]
+    again = rerun_of(job, "again")
+    assert again.checkpoint is None
+    own = submitted(served, "other", checkpoint={"keep": 2})
+    assert rerun_of(own, "again").checkpoint == own.spec.submitted.checkpoint
 
 
 async def test_paths_of_references() -> None:

@@ -274,6 +274,13 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         help="Go on from the newest checkpoint of another job, or from this one.",
     ),
     _text(
+        "--checkpoint-path",
+        "checkpoint_path",
+        metavar="URI",
+        help="Keep checkpoints in this folder, such as fds://bucket/folder, and go on from what is "
+        "there; otherwise each job has a folder of its own.",
+    ),
+    _text(
         "--keep-checkpoints",
         "keep_checkpoints",
         metavar="N",
@@ -346,8 +353,13 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     }
     if restart:
         fields["restart"] = restart
-    if (keep := fields.pop("keep_checkpoints", None)) is not None:
-        fields["checkpoint"] = {"keep": keep}
+    policy_of_checkpoints = {
+        name: fields.pop(option)
+        for name, option in (("keep", "keep_checkpoints"), ("path", "checkpoint_path"))
+        if option in fields
+    }
+    if policy_of_checkpoints:
+        fields["checkpoint"] = policy_of_checkpoints
     if secrets:
         fields["secrets"] = list(secrets)
     if metric_patterns:

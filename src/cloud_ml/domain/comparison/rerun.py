@@ -22,7 +22,8 @@ _MOST_PINS = 200
 def rerun_of(job: TrainJobRecord, name: str) -> TrainJob:
     """The job ``name`` that does what ``job`` did: with its seed and its packages.
 
-    It writes beside the folders that the job has written to, and deploys nothing.
+    It writes beside the folders that the job has written to, and deploys nothing. Its checkpoints
+    are in a folder of its own: it is not to go on from those of the job.
     """
     submitted = job.spec.submitted
     variables = job.spec.workload.program.variables
@@ -49,6 +50,7 @@ def rerun_of(job: TrainJobRecord, name: str) -> TrainJob:
         model_name=None,
         model_version=None,
         hyperparameters=None,
+        checkpoint=None if job.spec.workload.checkpoint_folder else submitted.checkpoint,
         **changes,
     )
 

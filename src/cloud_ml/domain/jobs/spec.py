@@ -86,6 +86,7 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
         max_failed=job.max_failed or 0 if array else 0,
         elastic_every_s=every_s_of(job.elastic),
         keep_checkpoints=_checkpoints_to_keep(job, in_array=array is not None),
+        checkpoint_folder=(job.checkpoint.path or "") if job.checkpoint is not None else "",
         cluster_arguments=job.cluster_arguments,
         procs_per_task=int(job.procs_per_task or 1),
     )

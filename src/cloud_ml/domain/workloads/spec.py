@@ -178,7 +178,9 @@ class WorkloadSpec:
 
     Of the checkpoints that it reports, the newest ``keep_checkpoints`` are kept, and those that
     others refer to (``referred_checkpoints``, paths in its folder); ``None`` keeps all. One that
-    ``drops_checkpoints`` keeps none: its study keeps those of other trials.
+    ``drops_checkpoints`` keeps none: its study keeps those of other trials. They are in the
+    ``checkpoint_folder``, a URI, which other jobs may use too; if it is empty, in a folder of the
+    job's own.
 
     With ``cluster_arguments``, tasks that know each other get the cluster as arguments too.
     Where the recipe knows processes within a task, each has ``procs_per_task``.
@@ -208,6 +210,7 @@ class WorkloadSpec:
     max_failed: int = 0
     elastic_every_s: float = 600.0
     keep_checkpoints: int | None = None
+    checkpoint_folder: str = ""
     referred_checkpoints: tuple[str, ...] = ()
     drops_checkpoints: bool = False
     reads_only: tuple[str, ...] = ()

@@ -29,7 +29,9 @@ _PAGE, _MOST_OBJECTS = 1000, 200_000
 _MOST_READ_BYTES = 256 * 2**20
 """So much is read of objects whose digest nobody knows; others are known by their ETag."""
 _MOST_DIGESTS = 2000
-_OUTPUT_FIELDS = frozenset({"trainer_uri", "data_output_path", "model_export_path", "output_path"})
+_OUTPUT_FIELDS = frozenset(
+    {"trainer_uri", "checkpoint.path", "data_output_path", "model_export_path", "output_path"}
+)
 logger = logging.getLogger(__name__)
 
 

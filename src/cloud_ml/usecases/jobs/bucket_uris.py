@@ -62,6 +62,8 @@ def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
     for name in _FIELDS:
         if text := getattr(job, name):
             yield from _find_uris(name, name, text)
+    if job.checkpoint is not None and job.checkpoint.path:
+        yield from _find_uris("checkpoint.path", "checkpoint.path", job.checkpoint.path)
 
 
 def find_unknown_bucket(storage: Storage, org: str, job: TrainJob) -> InvalidRequest | None:

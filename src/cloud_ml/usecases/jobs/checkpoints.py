@@ -51,15 +51,24 @@ class Checkpoints:
         self._monotonic = monotonic
 
     def bucket(self, job: TrainJobRecord) -> str:
-        """The bucket of a job's checkpoints: its own, else the default one of its organisation;
-        empty if there is none.
+        """The bucket of a job's checkpoints: that of the folder that it has chosen, its own, or the
+        default one of its organisation; empty if there is none.
         """
         org, own = job.key.org, job.spec.workload.bucket
+        if chosen := job.spec.workload.checkpoint_folder:
+            bucket, _ = split_uri(chosen)
+            return bucket if self._storage.owns(org, bucket) else ""
         if own is not None and self._storage.owns(org, own):
             return own
         record = self._store.find(ORGANISATION, SYSTEM, org)
         default = "" if record is None else record.spec.default_bucket
         return default if default and self._storage.owns(org, default) else ""
+
+    @staticmethod
+    def folder(job: TrainJobRecord) -> str:
+        """The folder of a job's checkpoints in that bucket."""
+        chosen = job.spec.workload.checkpoint_folder
+        return split_uri(chosen)[1] if chosen else rules.folder_of(job.key.name, job.key.uid)
 
     def newest(self, job: TrainJobRecord) -> str:
         """The path of the newest complete checkpoint, relative to the job's folder; or empty."""
@@ -93,7 +102,7 @@ class Checkpoints:
         one.
         """
         workload, late = job.spec.workload, self._monotonic() + _LOOK_S
-        bucket, folder = self.bucket(job), rules.folder_of(job.key.name, job.key.uid)
+        bucket, folder = self.bucket(job), self.folder(job)
         kept = [*workload.referred_checkpoints]
         reported = {one.path for one in self._read_reported(bucket, folder)}
         reported -= {rules.SAVED, rules.RENAMED, rules.TENSORFLOW}
@@ -121,7 +130,7 @@ class Checkpoints:
         Each is there as a whole, or not at all: a folder loses its name in one step, and of
         TensorFlow's files the index goes first. Ends early when ``stop`` says so.
         """
-        bucket, folder = self.bucket(job), rules.folder_of(job.key.name, job.key.uid)
+        bucket, folder = self.bucket(job), self.folder(job)
         for one in doomed:
             if stop():
                 return
@@ -137,7 +146,7 @@ class Checkpoints:
         """Remove data files of TensorFlow that were left when a server was killed after it had
         removed their index.
         """
-        bucket, folder = self.bucket(job), rules.folder_of(job.key.name, job.key.uid)
+        bucket, folder = self.bucket(job), self.folder(job)
         for one in gone:
             with contextlib.suppress(NotFound, InvalidRequest, Conflict):
                 if self._objects.head(bucket, f"{folder}/{one.path}.index") is None:
@@ -145,11 +154,15 @@ class Checkpoints:
                         self._objects.delete(bucket, shard.key)
 
     def remove_all(self, job: TrainJobRecord) -> None:
-        """Remove the folder of a job's checkpoints. It is there as a whole, or not at all."""
+        """Remove the folder of a job's checkpoints. It is there as a whole, or not at all. One that
+        others may use stays.
+        """
+        if job.spec.workload.checkpoint_folder:
+            return
         if bucket := self.bucket(job):
             failpoints.here("study.checkpoints.before")
             with contextlib.suppress(NotFound, InvalidRequest, Conflict):
-                self._objects.delete_folder(bucket, rules.folder_of(job.key.name, job.key.uid))
+                self._objects.delete_folder(bucket, self.folder(job))
             failpoints.here("study.checkpoints.after")
 
     def _remove(self, bucket: str, key: str) -> None:
@@ -171,7 +184,7 @@ class Checkpoints:
         )
 
     def _newest_of(self, job: TrainJobRecord) -> NotedCheckpoint | None:
-        folder = rules.folder_of(job.key.name, job.key.uid)
+        folder = self.folder(job)
         return self._newest(self.bucket(job), folder, job.status.dropped_checkpoints)
 
     def _newest(
@@ -191,7 +204,7 @@ class Checkpoints:
         if job.spec.workload.drops_checkpoints:
             return JobCheckpoints(uri="", items=[])
         late = self._monotonic() + _LOOK_S
-        bucket, folder = self.bucket(job), rules.folder_of(job.key.name, job.key.uid)
+        bucket, folder = self.bucket(job), self.folder(job)
         noted_ones: Iterable[NotedCheckpoint] = self._read_noted(bucket, folder)
         if job.spec.workload.is_array:
             noted_ones = self._noted_by_tasks(bucket, folder, job.spec.workload.tasks, late)

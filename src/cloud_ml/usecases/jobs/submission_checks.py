@@ -14,6 +14,7 @@ from cloud_ml.domain.workloads.checkpoints import FOLDER
 from cloud_ml.domain.workloads.spec import change_workload
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.models.common import split_uri
 from cloud_ml.models.secret_arguments import fill_masked_arguments
 from cloud_ml.models.secret_commands import fill_masked_command
 from cloud_ml.models.train_job import TrainJob
@@ -137,7 +138,9 @@ class SubmissionChecks:
         admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
         service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
-        self._check_bucket(caller.org, job.fds_bucket)
+        self._check_bucket(caller.org, "fds_bucket", job.fds_bucket or "", job.fds_bucket or "")
+        folder = spec.workload.checkpoint_folder
+        self._check_bucket(caller.org, "checkpoint.path", folder, split_uri(folder)[0])
         self._check_secrets(caller.org, job.secrets)
         self._check_metric_patterns(job.metric_patterns or ())
         self._check_log_patterns(_list_log_patterns(job))
@@ -177,12 +180,13 @@ class SubmissionChecks:
             raise no_checkpoint(asked, why.format(asked[:63]))
         return items[-1].uri
 
-    def _check_bucket(self, org: str, bucket: str | None) -> None:
+    def _check_bucket(self, org: str, field: str, value: str, bucket: str) -> None:
+        """Refuse the value of a field that names a bucket which the organisation does not have."""
         if bucket and not self._storage.owns(org, bucket):
             raise InvalidRequest(
-                f"fds_bucket is {bucket!r}; there is no such bucket",
-                field="fds_bucket",
-                value=bucket,
+                f"{field} is {value!r}; there is no such bucket",
+                field=field,
+                value=value,
                 allowed="a bucket of the organisation",
                 hint=suggest_buckets(self._storage, org, bucket) or None,
             )

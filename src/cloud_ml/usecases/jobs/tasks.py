@@ -12,6 +12,7 @@ from cloud_ml.domain.workloads.phases import Phase, TaskStatus
 from cloud_ml.domain.workloads.progress import Progress, part_done, remaining_s
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadRecord
+from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.engines.abilities import Reports, Stacks, Usage, UsagePoint
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.gang import GangKey
@@ -194,12 +195,17 @@ def _task(
     )
 
 
+def _may_go_on(workload: WorkloadSpec) -> bool:
+    """Whether the first attempt may begin from a checkpoint."""
+    return bool(workload.restore_from or workload.checkpoint_folder)
+
+
 def _progress(record: WorkloadRecord, process: ObservedProcess, progress: Progress) -> JobProgress:
     start = process.restored_from
     if start is None:
         # Where a later start, or a job that goes on from another one's checkpoint, began is not known.
         is_first = record.status.attempt == 1 and not process.restarts
-        begun = 0.0 if is_first and not record.spec.workload.restore_from else None
+        begun = 0.0 if is_first and not _may_go_on(record.spec.workload) else None
     else:
         begun = part_done(start.step, progress.of, None)
     remaining = None
