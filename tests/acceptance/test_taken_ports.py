@@ -86,3 +86,17 @@ def submit_robbed(client: CloudMlClient, folder: Path, job: str) -> None:
     assert len(said) == 1
     assert "PortTaken" in said[0]
     assert "it costs no retry" in said[0]
+
+
+def test_no_connection_is_given_a_port_that_is_for_tasks(
+    server: RealServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    source = "print(open('/proc/sys/net/ipv4/ip_local_reserved_ports').read())\n"
+    code = str(trainer(tmp_path / "reads", source))
+    job = server.client().submit_train_job(
+        TrainJob("reads-ports", "trainer.task", code, framework="python")
+    )
+    assert job.wait(60).succeeded
+    reserved = b"".join(job.logs(installation=False)).strip()
+    # The network of the machine is not the platform's: what it gives to others stays as it is.
+    assert (reserved == b"29981-29984") is (request.node.callspec.params["server"] == "tenant")

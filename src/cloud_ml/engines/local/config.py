@@ -14,7 +14,8 @@ class Network:
 
     ``instance`` names this engine on its machine, ``allow`` is what may be reached although it is
     private. With ``none``, ``no_gangs`` says why the tasks of a gang cannot have a network that
-    they share with nobody; empty if they can.
+    they share with nobody; empty if they can. ``task_ports`` are for tasks, such as
+    ``20000-29999``: the kernel gives them to no connection.
     """
 
     fence: str = "host"
@@ -25,6 +26,7 @@ class Network:
     connections: int = 4096
     idle_s: float = 3600.0
     no_gangs: str = ""
+    task_ports: str = ""
 
     @property
     def kept_in_etc(self) -> tuple[str, ...]:

@@ -48,7 +48,13 @@ def find(
     """
     if settings.network not in ("auto", TENANT):
         no_gangs = gang_network.obstacle() if settings.network == NONE else ""
-        return Network(fence=settings.network, instance=instance, no_gangs=no_gangs), "", []
+        network = Network(
+            fence=settings.network,
+            instance=instance,
+            no_gangs=no_gangs,
+            task_ports=settings.ports,
+        )
+        return network, "", []
     why = _obstacle(sandboxed)
     if why:
         return (
@@ -65,6 +71,7 @@ def find(
         dns=tuple(settings.network_dns.replace(",", " ").split()),
         connections=settings.network_connections,
         idle_s=settings.network_idle_s,
+        task_ports=settings.ports,
     )
     if not resolvers.find(network.dns).servers:
         missing.append(

@@ -25,14 +25,15 @@ _DESCRIPTORS = "/proc/self/fd"
 
 
 class GangNetwork:
-    """A fresh network, kept by this process until ``close``.
+    """A fresh network, kept by this process until ``close``. Its ``task_ports`` are for tasks, and
+    given to no connection.
 
     Raises:
         OSError: Not permitted, or the kernel has no such interface.
     """
 
-    def __init__(self) -> None:
-        self._network = _make()
+    def __init__(self, task_ports: str = "") -> None:
+        self._network = _make(task_ports)
         self._folder = os.open(_DESCRIPTORS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     @property
@@ -55,7 +56,7 @@ def obstacle() -> str:
     return ""
 
 
-def _make() -> int:
+def _make(task_ports: str) -> int:
     """Make it in a thread: each has a network of its own, and the rest of the process stays where
     it is.
     """
@@ -66,6 +67,7 @@ def _make() -> int:
         try:
             linux.leave_network()
             machine.write_sysctl("ipv6/conf/default/disable_ipv6", 1, needed=False)
+            machine.reserve_ports(task_ports)
             netlink.set_up("lo")
             # /proc/self would show the main thread, which is still in the old network namespace.
             network = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)

@@ -4,6 +4,7 @@ process is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,15 @@ def write_sysctl(name: str, value: int, *, needed: bool = True) -> None:
     except OSError:
         if needed:
             raise
+
+
+def reserve_ports(ports: str) -> None:
+    """Have the kernel give ports to no connection of the network that this process is in: a task is
+    about to listen on them. Ranges, such as ``20000-29999, 31000``.
+    """
+    with contextlib.suppress(OSError):  # then an attempt whose port is taken is made again
+        words = ",".join(ports.replace(",", " ").split())
+        Path(_SYSCTL, "ipv4/ip_local_reserved_ports").write_text(words)
 
 
 def reads_one(name: str) -> bool:

@@ -188,6 +188,7 @@ class Networks:
                 # Only this mount keeps the network alive after the child has ended.
                 linux.bind_mount(Path("/proc/self/ns/net"), pin)
                 machine.write_sysctl("ipv6/conf/default/disable_ipv6", 1, needed=False)
+                machine.reserve_ports(self._network.task_ports)
                 netlink.set_up("lo")
                 # Add the rules before the interface, so that no packet passes without them.
                 firewall.nft(["-f", "-"], fence)

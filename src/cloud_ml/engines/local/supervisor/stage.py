@@ -154,7 +154,7 @@ class Stage:
             self._exposure.open()  # before any seat is forked: it sees only what it shares
             self.tasks.make(self.fence.user, str(self._config.etc))
         if self._shares_a_network:
-            self._gang_network = GangNetwork()
+            self._gang_network = GangNetwork(self._config.network.task_ports)
         self._forget_early_attempts()
         if not self.fence.bwrap:
             self._link_mounts()
