@@ -37,7 +37,7 @@ class CheckpointPolicy:
         if self.path is not None:
             self.path = _check_folder(f"{path}.path", self.path)
             if self.keep is not None:
-                allowed = f"leave it out beside {path}.path: another job may use that folder"
+                allowed = f"nothing beside {path}.path, as another job may use that folder"
                 raise common.refuse(f"{path}.keep", self.keep, allowed)
 
 

@@ -441,6 +441,17 @@ async def test_the_number_of_parts_is_limited(served: Served, run: str, count: o
     assert "num_parts" in answer.json()["message"]
 
 
+async def test_a_long_path_has_fewer_parts(served: Served, run: str) -> None:
+    """The answer has the path once for each part."""
+    path = f"{PARTS}/create/{run}/artifacts/" + "/".join(["%C3%A4" * 100] * 4)
+    refused = await served.admin.call("POST", path, {"path": "a", "num_parts": 10_000})
+    assert refused.status == 400
+    assert served.platform.objects.multipart.count("cloudml") == 0
+    taken = await served.admin.call("POST", path, {"path": "a", "num_parts": 1000})
+    assert taken.status == 200, taken.text
+    assert len(taken.body) < 8 * 2**20
+
+
 async def test_an_upload_belongs_to_one_artifact_of_one_organisation(
     served: Served, run: str
 ) -> None:

@@ -25,6 +25,8 @@ from cloud_ml.objects.multipart import PARTS
 
 UPLOADS = "/mlflow/api/2.0/mlflow-artifacts/mpu"
 _CREDENTIALS = ("bearer ", "basic ")
+_LARGEST_ANSWER = 8 * 2**20
+"""The address and the credential of each part take so many bytes at most: a path may be long."""
 
 router = APIRouter(default_response_class=Response, include_in_schema=False)
 
@@ -33,13 +35,15 @@ router = APIRouter(default_response_class=Response, include_in_schema=False)
 async def begin(here: Here, call: Signed, request: Request, folder: str) -> Response:
     """Begin an upload of ``num_parts`` parts; the answer says where each is to be sent."""
     fields = RequestFields.read(request, call.body)
-    count = fields.integer("num_parts", 1)
-    if not 1 <= count <= PARTS:
-        raise common.refuse("num_parts", count, f"a whole number from 1 to {PARTS}")
     credential = request.headers.get("authorization", "")
     # A signature is that of one request: who signs has to sign each part.
     headers = {"Authorization": credential} if credential.lower().startswith(_CREDENTIALS) else {}
     whole = _path_of(folder, fields)
+    size = len(str(request.base_url)) + len(quote(whole)) + len(credential) + len(UPLOADS) + 100
+    most = min(PARTS, max(1, _LARGEST_ANSWER // size))
+    count = fields.integer("num_parts", 1)
+    if not 1 <= count <= most:
+        raise common.refuse("num_parts", count, f"a whole number from 1 to {most}")
     bucket, key = await here.offload(place_of, here, call.caller, whole)
     begun = await here.offload.long(
         call.org,
