@@ -103,7 +103,7 @@ SAMPLERS: Mapping[str, Sampler] = {
     "TPESampler": Sampler(
         options={
             "n_startup_trials": _WholeNumber(0),
-            "n_ei_candidates": _WholeNumber(1),
+            "n_ei_candidates": _WholeNumber(1, 1000),
             "multivariate": _Flag(),
             "group": _Flag(),
             "constant_liar": _Flag(),
