@@ -376,6 +376,33 @@ print("ports", len(used), len(set(used)))
     assert any("attempt 2 in 1 s (retry 1 of 3)" in message for message in said), said
 
 
+def test_the_restarts_of_single_tasks_are_counted_over_attempts(
+    run: Run, client: CloudMlClient
+) -> None:
+    source = """
+import os, sys
+attempt, restart = os.environ["CLOUDML_ATTEMPT"], os.environ["CLOUDML_TASK_RESTART"]
+if os.environ["CLOUDML_INDEX"] == "1":
+    sys.exit(0 if attempt == "3" else 5 if (attempt, restart) == ("1", "1") else 3)
+"""
+    job, log = run(
+        "counted",
+        source,
+        worker_count=2,
+        recipe="cluster",
+        framework="python",
+        task_retries=2,
+        restart={"rules": [{"exit_codes": [5], "action": "restart-gang"}]},
+    )
+    assert job.succeeded, log
+    assert (job.attempt, job.retries_used, job.task_restarts_used) == (3, 2, 2)
+    said = [event.message for event in client.train_job_events("counted")]
+    assert any("(restart 1 of attempt 2)" in message for message in said), said
+    assert not any("(restart 2 of attempt 2)" in message for message in said), said
+    used_up = "used up (task_retries 2, of which 1 in earlier attempts)"
+    assert any(used_up in message for message in said), said
+
+
 def test_a_rule_says_what_an_exit_code_means(run: Run, client: CloudMlClient) -> None:
     job, log = run(
         "final",

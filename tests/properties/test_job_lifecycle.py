@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -165,7 +166,8 @@ def gang_of(key: GangKey, job: TrainJobRecord) -> Gang:
         for index in range(role.replicas)
     ]
     restarts = TaskRestarts(workload.tasks[1:2], MAX_TASK_RETRIES)
-    return Gang(key, 1, tuple(plans), completes=workload.tasks, restarts=restarts)
+    gang = Gang(key, 1, tuple(plans), completes=workload.tasks, restarts=restarts)
+    return gang.with_used_restarts(job.status.task_restarts_used)
 
 
 def array_of(key: GangKey, job: TrainJobRecord) -> Gang:
@@ -176,7 +178,8 @@ def array_of(key: GangKey, job: TrainJobRecord) -> Gang:
     planned = Array().plan(in_force(job.spec.workload, job.status), context)
     restarts = TaskRestarts(job.spec.workload.tasks[1:2], MAX_TASK_RETRIES)
     every = replace(planned.processes[0], command=("fake", "wait"))
-    return replace(planned, processes=(every,), restarts=restarts)
+    planned = replace(planned, processes=(every,), restarts=restarts)
+    return planned.with_used_restarts(job.status.task_restarts_used)
 
 
 async def inline(function, *args, **kwargs):
@@ -436,11 +439,13 @@ class JobLifecycle(RuleBasedStateMachine):
 
     @invariant()
     def restarts_of_tasks_stay_within_the_policy(self) -> None:
+        used: Counter[str] = Counter()
         for key, gang in self.machine.gangs.items():
             own = {one.name: one.restarts - one.free_restarts for one in gang.processes}
             restarts = {name: count for name, count in own.items() if count}
             assert all(count > 0 for count in restarts.values())
-            assert sum(restarts.values()) <= MAX_TASK_RETRIES
+            used[key.job_uid] += sum(restarts.values())
+            assert used[key.job_uid] <= MAX_TASK_RETRIES, "in all attempts of a job together"
             assert not restarts or restarts.keys() <= {*self.machine.plans[key].restarts.tasks}
 
     @invariant()

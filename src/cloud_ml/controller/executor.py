@@ -245,6 +245,7 @@ class Executor(Generic[W]):
         workload = in_force(job.spec.workload, job.status)
         planned = self._recipes[workload.recipe].plan(workload, context)
         planned = replace(planned, secrets=secrets, elastic=job.spec.workload.is_elastic)
+        planned = planned.with_used_restarts(job.status.task_restarts_used)
         return self._with_variables(planned)
 
     def _with_variables(self, gang: Gang) -> Gang:

@@ -294,6 +294,14 @@ class Gang:
             variants=(),
         )
 
+    def with_used_restarts(self, used: int) -> Self:
+        """The same gang, with so many restarts of single tasks used by earlier attempts."""
+        variants = (
+            replace(one, restarts=replace(one.restarts, used=used)) for one in self.variants
+        )
+        restarts = replace(self.restarts, used=used)
+        return replace(self, restarts=restarts, variants=tuple(variants))
+
     def recipe_refusal(self, runtime: str) -> str:
         """Why no variant is for code in ``runtime``."""
         chosen = self._variant(runtime)

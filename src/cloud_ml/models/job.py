@@ -98,7 +98,8 @@ class Job:
     ``revision`` grows with every change and is what ``wait`` compares. ``outputs`` sums up the
     files that the job left, once it has ended; null if there are none. ``tasks`` is empty for a
     job of one task. ``world`` says how many tasks of each role an elastic job has in this attempt.
-    ``retries_used`` of ``max_retries`` failures were followed by another attempt.
+    ``retries_used`` of ``max_retries`` failures were followed by another attempt. Before the current
+    attempt, single tasks have started again ``task_restarts_used`` times of the ``task_retries``.
     ``recoveries`` is null until something has started again after a failure. ``memory`` has the
     roles that were given more memory after ``OOMKilled`` (``restart.memory_factor``).
     """
@@ -133,6 +134,7 @@ class Job:
     world: Mapping[str, int] = field(default_factory=dict)
     retries_used: int = 0
     max_retries: int = 0
+    task_restarts_used: int = 0
     recoveries: JobRecoveries | None = None
     memory: list[JobMemory] = field(default_factory=list)
     spec: Mapping[str, Any] = field(default_factory=dict)

@@ -106,7 +106,7 @@ class TrainJob:
         max_retries: How often a failed attempt is repeated (0 to 100). By default 3 for a job of
             several tasks, else 0.
         task_retries: How often single tasks of a job of several start again while the others run
-            on (0 to 100, all of them together). By default 10 where the framework can go on from
+            on (0 to 100, all of them and all attempts together). By default 10 where the framework can go on from
             that, else 0.
         restore_from: What to go on from at first: another job, or the ``fds://`` URI of a
             checkpoint. It is in ``CLOUDML_RESTORE_FROM``.

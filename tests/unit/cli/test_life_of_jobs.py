@@ -211,10 +211,12 @@ def test_describe_tells_the_story(run: Run, api: FakeApi) -> None:
         spec={"memory_limit": "100M", "job_args": ["a b"], "max_retries": 2, "save_mode": False},
         max_retries=2,
         retries_used=1,
+        task_restarts_used=4,
     )
     said = run("jobs", "describe", "a").stdout
     for words in (
-        "Attempt:  1 (1 of 2 retries used)", "  queue      12:00:00      2.0 s  ━", "Submitted  submitted by admin",
+        "Attempt: ", "1 (1 of 2 retries used)", "Task restarts: 4 in earlier attempts",
+        "  queue      12:00:00      2.0 s  ━", "Submitted  submitted by admin",
         "job_args:     'a b'", "Give it more memory: cloudml jobs rerun a -M 200M",
     ):  # fmt: skip
         assert words in said

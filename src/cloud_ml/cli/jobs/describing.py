@@ -87,6 +87,9 @@ def facts(job: Job, tasks: JobTasks | None, now: datetime) -> dict[str, Any]:
         "Attempt": f"{job.attempt} ({job.retries_used} of {job.max_retries} retries used)"
         if job.max_retries
         else job.attempt,
+        "Task restarts": f"{job.task_restarts_used} in earlier attempts"
+        if job.task_restarts_used
+        else "",
         "World": ", ".join(f"{role}: {count}" for role, count in job.world.items()),
         "Memory limit": "; ".join(_memory_of(job)),
         "Exit code": job.exit_code,

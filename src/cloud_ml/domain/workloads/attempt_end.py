@@ -11,6 +11,7 @@ from cloud_ml.domain.workloads import attempt_events, failover, failover_sentenc
 from cloud_ml.domain.workloads.end import finished_at
 from cloud_ml.domain.workloads.exits import code_of
 from cloud_ml.domain.workloads.findings import decisive_process, task_statuses, with_findings
+from cloud_ml.domain.workloads.gangs import count_restarts
 from cloud_ml.domain.workloads.memory_growth import MoreMemory
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.progress import MOST_SAME_ENDS
@@ -88,6 +89,7 @@ def _schedule_attempt(
             reason=reason,
             message=message,
             retries_used=following.retries_used,
+            task_restarts_used=following.task_restarts_used,
             failures=following.failures,
             last_end=following.last_end,
             port_conflicts=following.port_conflicts,
@@ -122,6 +124,7 @@ def _end_of(
         gang.milestone,
         found_texts=decisive.found_texts,
         found_patterns=decisive.found_patterns,
+        task_restarts=count_restarts(gang.processes),
     )
 
 

@@ -23,6 +23,7 @@ from cloud_ml.domain.workloads.attempt_end import about_attempt, after_attempt, 
 from cloud_ml.domain.workloads.end import finished_at
 from cloud_ml.domain.workloads.exits import RestartPolicy
 from cloud_ml.domain.workloads.findings import task_statuses, with_findings
+from cloud_ml.domain.workloads.gangs import count_restarts
 from cloud_ml.domain.workloads.memory_growth import MoreMemory
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import WAITS, Reason
@@ -240,7 +241,11 @@ def _after_giving_way(job: WorkloadRecord, gang: ObservedGang, now: datetime) ->
         return after_attempt(job, gang, now)
     workload = job.spec.workload
     news = attempt_events.ends(job.status, gang, now)
-    status = replace(job.status, tasks=task_statuses(job.status, gang))
+    status = replace(
+        job.status,
+        tasks=task_statuses(job.status, gang),
+        task_restarts_used=job.status.task_restarts_used + count_restarts(gang.processes),
+    )
     if workload.desired is Desired.PAUSED:
         following = of_next_attempt(_pause_status(status), workload)
         said = Event(now, Reason.PAUSED, "the job is paused; every process is gone")

@@ -6,7 +6,7 @@ Engines differ in how they learn of an end. What follows from it is the same for
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -48,12 +48,14 @@ class AfterEnd(StrEnum):
 class TaskRestarts:
     """Which tasks start again alone when they fail, and how often all of them together.
 
-    ``exits`` says after which failures; a rule there holds for other tasks, too. A task that ran for
-    ``healthy_s`` seconds with progress gives its restarts back.
+    Of the ``most`` restarts, earlier attempts have ``used`` some. ``exits`` says after which failures;
+    a rule there holds for other tasks, too. A task that ran for ``healthy_s`` seconds with progress
+    gives its restarts back.
     """
 
     tasks: tuple[str, ...] = ()
     most: int = 0
+    used: int = field(default=0, kw_only=True)
     exits: ExitRules = ON_FAILURE
     healthy_s: float = 3600.0
 
@@ -134,8 +136,9 @@ def explain_no_restart(
     """A failed process that does not start again, and says why not if it might have."""
     if not restarts.most or not may_start_again(ended, restarts):
         return ended
-    if _count_restarts(processes) >= restarts.most:
-        why = f"the restarts of tasks are used up (task_retries {restarts.most})"
+    if _count_used(processes, restarts) >= restarts.most:
+        earlier = f", of which {restarts.used} in earlier attempts" if restarts.used else ""
+        why = f"the restarts of tasks are used up (task_retries {restarts.most}{earlier})"
     elif quick_failures(ended) >= _MOST_QUICK_STARTS:
         why = f"{_MOST_QUICK_STARTS} starts in a row failed within {_QUICK_S:g} s"
     else:
@@ -254,10 +257,20 @@ def _ends_all(ended: ObservedProcess, restarts: TaskRestarts) -> bool:
     return rule is not None and rule.action in _END_OF_ALL
 
 
-def _count_restarts(processes: Sequence[ObservedProcess]) -> int:
-    """How much of the budget of restarts is used, also by failed tasks that start again soon."""
-    done = sum(one.restarts - one.free_restarts for one in processes)
-    return done + sum(one.restarting and not _is_free(one) for one in processes)
+def count_restarts(processes: Sequence[ObservedProcess]) -> int:
+    """How much of the budget of restarts these processes have used."""
+    return sum(one.restarts - one.free_restarts for one in processes)
+
+
+def _count_used(processes: Sequence[ObservedProcess], restarts: TaskRestarts) -> int:
+    """How much of the budget is used, in earlier attempts, and by failed tasks that start again
+    soon, too.
+    """
+    return (
+        restarts.used
+        + count_restarts(processes)
+        + sum(one.restarting and not _is_free(one) for one in processes)
+    )
 
 
 def _is_free(ended: ObservedProcess) -> bool:
@@ -271,7 +284,7 @@ def _has_budget(
     """Whether one more restart is left. Where tasks never start again alone, none is free."""
     if _is_free(ended):
         return restarts.most > 0
-    return _count_restarts(processes) < restarts.most
+    return _count_used(processes, restarts) < restarts.most
 
 
 def _starts_again(ended: ObservedProcess, restarts: TaskRestarts) -> bool:

@@ -163,7 +163,8 @@ class WorkloadStatus:
     one while none lives; it was another one before ``resized_at``. While an attempt gives way to a
     larger one, ``next_world`` is what that is to have.
     Attempts have failed ``failures`` times in a row, of which ``retries_used`` count against the
-    budget. ``last_end`` is that of the last attempt that counts. The last ``port_conflicts`` attempts
+    budget; ``task_restarts_used`` likewise, of tasks that have started again alone in earlier
+    attempts. ``last_end`` is that of the last attempt that counts. The last ``port_conflicts`` attempts
     have ended as ``PortTaken``, which is no failure. ``recoveries`` is what all failures have cost, of
     attempts and of tasks. ``memory`` is the limit in bytes for each task of a role that had too
     little before. ``dropped_checkpoints`` are those that are about to be removed, or were
@@ -192,6 +193,7 @@ class WorkloadStatus:
     tasks: tuple[TaskStatus, ...] = ()
     ports: tuple[int, ...] = ()
     retries_used: int = 0
+    task_restarts_used: int = 0
     failures: int = 0
     last_end: RepeatedEnd = NO_END
     recoveries: Recoveries = NO_RECOVERIES

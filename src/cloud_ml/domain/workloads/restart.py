@@ -34,7 +34,8 @@ _HOPELESS = frozenset({Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT, Reason.PREPARE_F
 class AttemptEnd:
     """How an attempt ended: the reason, and of the process that decided it the role and the exit
     code as a shell says it. It ran for ``ran_s`` seconds, and came as far as ``milestone``. Its output
-    has the texts ``found_texts`` of rules, and matches of their patterns ``found_patterns``.
+    has the texts ``found_texts`` of rules, and matches of their patterns ``found_patterns``. Single
+    tasks have used ``task_restarts`` of their budget in it.
     """
 
     reason: Reason
@@ -44,15 +45,16 @@ class AttemptEnd:
     milestone: Milestone = NOTHING_REACHED
     found_texts: tuple[str, ...] = ()
     found_patterns: tuple[str, ...] = ()
+    task_restarts: int = 0
 
 
 @dataclass(frozen=True)
 class NextAttempt:
     """When the next attempt starts; ``None`` when there will be none.
 
-    ``retries_used``, ``failures``, ``last_end`` and ``port_conflicts`` are what the status has
-    then. ``why`` explains it in a few words and may be empty. With ``no_progress``, that is the
-    reason why none follows.
+    ``retries_used``, ``task_restarts_used``, ``failures``, ``last_end`` and ``port_conflicts`` are
+    what the status has then. ``why`` explains it in a few words and may be empty. With
+    ``no_progress``, that is the reason why none follows.
     """
 
     at: datetime | None
@@ -62,6 +64,7 @@ class NextAttempt:
     last_end: RepeatedEnd = NO_END
     no_progress: bool = False
     port_conflicts: int = 0
+    task_restarts_used: int = 0
 
 
 def next_attempt(
@@ -76,18 +79,41 @@ def next_attempt(
     Failures that would only repeat (a package that does not install) end the job at once. So does
     the third end of the same kind without progress in between, unless a rule of the user's is for
     it; ends that are not the program's own neither count nor reset that. After ``healthy_s``
-    seconds of running, the delay is the first one again; with progress, the budget of retries is
-    whole again, too.
+    seconds of running, the delay is the first one again; with progress, the budgets of retries and
+    of restarts of tasks are whole again, too.
 
     With ``more`` memory than the attempt had, the next one meets another situation: an end for lack
     of memory is followed whatever the policy is, and is not the same as the one before.
     """
-    policy = workload.retry
-    healthy = end.ran_s >= policy.healthy_s
+    counted = _count_attempt(workload, status, end)
+    following = _follow(workload, counted, end, now, more)
+    return replace(following, task_restarts_used=counted.task_restarts_used)
+
+
+def _count_attempt(
+    workload: WorkloadSpec, status: WorkloadStatus, end: AttemptEnd
+) -> WorkloadStatus:
+    """The status with what the attempt has used of the budgets, or has given back."""
+    healthy = end.ran_s >= workload.retry.healthy_s
     # The progress of a service is the time that it has answered.
     progressed = workload.serves or end.milestone.is_beyond(status.last_end.milestone)
-    used = 0 if healthy and progressed else status.retries_used
-    failures = 0 if healthy else status.failures
+    whole_again = healthy and progressed
+    return replace(
+        status,
+        retries_used=0 if whole_again else status.retries_used,
+        failures=0 if healthy else status.failures,
+        task_restarts_used=0 if whole_again else status.task_restarts_used + end.task_restarts,
+    )
+
+
+def _follow(
+    workload: WorkloadSpec,
+    status: WorkloadStatus,
+    end: AttemptEnd,
+    now: datetime,
+    more: MoreMemory | None,
+) -> NextAttempt:
+    policy, used, failures = workload.retry, status.retries_used, status.failures
     if end.reason is Reason.COMPLETED:
         return _after_success(workload, end, now, used, failures)
     conflicts = status.port_conflicts + 1 if end.reason is Reason.PORT_TAKEN else 0

@@ -106,8 +106,8 @@ class MemoryGrowth:
 class RetryPolicy:
     """How often and how soon a failed attempt is followed by another.
 
-    ``task_retries`` is how often single tasks start again within an attempt; ``None`` leaves it to
-    the recipe. Delays grow by ``factor`` from ``first_delay_s`` to ``longest_delay_s``. An attempt
+    ``task_retries`` is how often single tasks start again alone, in all attempts together; ``None``
+    leaves it to the recipe. Delays grow by ``factor`` from ``first_delay_s`` to ``longest_delay_s``. An attempt
     that ran for ``healthy_s`` seconds with progress gives the whole budget back. ``exits`` says which
     failures are worth it. After an end for lack of memory, an attempt follows only with a ``memory_growth``.
     """

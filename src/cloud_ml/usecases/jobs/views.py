@@ -137,6 +137,7 @@ def job(record: TrainJobRecord) -> Job:
         world=dict(status.world),
         retries_used=status.retries_used,
         max_retries=record.spec.workload.retry.max_retries,
+        task_restarts_used=status.task_restarts_used,
         recoveries=_recoveries(status.recoveries),
         memory=[
             JobMemory(

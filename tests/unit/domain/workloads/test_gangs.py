@@ -106,6 +106,17 @@ def test_a_failed_task_that_waits_for_its_restart_has_used_the_budget() -> None:
     assert after_end([asked, failed()], failed(), ALL, once) is AfterEnd.RESTART_TASK
 
 
+def test_what_earlier_attempts_have_used_of_the_budget_is_gone() -> None:
+    left = replace(AGAIN, most=3, used=2)
+    assert follows(failed(), left) is AfterEnd.RESTART_TASK
+    none = replace(left, used=3)
+    assert follows(failed(), none) is AfterEnd.END_GANG
+    message = explain_no_restart([failed()], failed(), none).message
+    assert message.endswith("used up (task_retries 3, of which 3 in earlier attempts)")
+    lost = replace(failed(), reason=Reason.NODE_LOST, exit_code=None)
+    assert follows(lost, none) is AfterEnd.RESTART_TASK, "that costs nothing"
+
+
 def test_only_restarts_that_happened_on_request_are_free() -> None:
     asked_twice = replace(process("worker", 0), requested_restarts=2)
     again = restart_process(ended_on_request(asked_twice, NOW), NOW)

@@ -125,6 +125,20 @@ def test_a_long_run_without_progress_makes_the_delay_short_and_gives_no_retry_ba
     assert following(long, used=3, job=SERVICE).retries_used == 1, "that answers calls"
 
 
+def test_the_budget_of_single_tasks_travels_and_is_whole_again_with_that_of_retries() -> None:
+    status = WorkloadStatus(retries_used=1, task_restarts_used=4)
+
+    def used(end: AttemptEnd) -> int:
+        return next_attempt(JOB, status, end, NOW).task_restarts_used
+
+    failed = replace(CRASH, task_restarts=3)
+    assert used(failed) == 7
+    assert used(replace(failed, reason=Reason.SUPERVISOR_LOST)) == 7
+    assert used(replace(failed, reason=Reason.PORT_TAKEN)) == 7
+    assert used(replace(failed, ran_s=3600)) == 7
+    assert used(replace(failed, ran_s=3600, milestone=Milestone(step=9))) == 0
+
+
 @pytest.mark.parametrize(
     ("code", "again"),
     [(1, False), (128, False), (134, False), (139, False), (130, True), (137, True), (143, True)],
