@@ -45,6 +45,13 @@ def test_the_sdk_imports_the_standard_library_and_little_of_it() -> None:
     assert modules & _HEAVY == set()
 
 
+def test_a_job_is_loaded_when_it_is_submitted() -> None:
+    modules = _loaded("import cloud_ml.client, cloud_ml.sdk.jobs.calls")
+    assert modules & {f"cloud_ml.models.{name}" for name in ("train_job", "reproduction")} == set()
+    modules = _loaded("import cloud_ml.client, cloud_ml.models.train_job")
+    assert modules & {"ipaddress", "pathlib", "urllib.parse"} == set()
+
+
 def test_a_client_that_has_not_asked_yet_has_loaded_no_network() -> None:
     modules = _loaded(
         "from cloud_ml.client import CloudMlClient; CloudMlClient('k', 's', 'http://127.0.0.1:1')"

@@ -6,12 +6,12 @@ field, the value and what is allowed.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Container, Iterable, Mapping
 from decimal import Decimal
 from functools import partial
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from cloud_ml.errors import InvalidRequest
@@ -278,7 +278,9 @@ def as_texts(value: Any) -> Any:
 def as_text(value: Any) -> Any:
     """A number or a path as text. A bool is neither, since programs spell it differently."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if isinstance(value, PurePath) or (is_number and abs(value) < _LARGEST_NUMBER):
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if is_number and abs(value) < _LARGEST_NUMBER:
         return str(value)
     return value
 

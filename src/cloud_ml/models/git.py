@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
@@ -60,6 +59,8 @@ def without_credentials(remote: str) -> str:
         return f"{user.partition(':')[0]}@{rest}" if at else remote
     if not _SCHEME.match(remote):
         return ""
+    from urllib.parse import urlsplit, urlunsplit  # noqa: PLC0415 - most processes meet no URL
+
     try:
         parts = urlsplit(remote)
     except ValueError:

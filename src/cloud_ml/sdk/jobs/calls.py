@@ -10,11 +10,10 @@ from collections.abc import Generator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.checkpoints import JobCheckpoint, JobCheckpoints
 from cloud_ml.models.job import (
     Job,
     JobChange,
@@ -25,7 +24,6 @@ from cloud_ml.models.job import (
     JobSummary,
     JobTasks,
 )
-from cloud_ml.models.job_clone import JobClone
 from cloud_ml.models.metrics import (
     JobSeries,
     MetricPoint,
@@ -35,15 +33,18 @@ from cloud_ml.models.metrics import (
     with_numbers,
 )
 from cloud_ml.models.outputs import OutputFile, OutputPage
-from cloud_ml.models.reproduction import Reproduction
-from cloud_ml.models.reproduction import with_numbers as reproduction_with_numbers
-from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.jobs.filters import JobFilters
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
 from cloud_ml.sdk.timeouts import QUIET_LOG_S
 from cloud_ml.sdk.transport import Transport
+
+if TYPE_CHECKING:
+    from cloud_ml.models.checkpoints import JobCheckpoint
+    from cloud_ml.models.job_clone import JobClone
+    from cloud_ml.models.reproduction import Reproduction
+    from cloud_ml.models.train_job import TrainJob
 
 _PATH = "/api/v1/jobs"
 _ALL = JobFilters()
@@ -98,9 +99,12 @@ class JobCalls:
 
     def verdict(self, name: str, again: str, query: Mapping[str, Any]) -> Reproduction:
         """Whether a job gave the same when it ran again."""
+        from cloud_ml.models import reproduction
+
         path = f"{_job_path(name)}/reproduce/{segment(again)}"
         document = self.transport.json(Request("GET", path, query=query))
-        return reproduction_with_numbers(codec.decode(Reproduction, document, ignore_unknown=True))
+        found = codec.decode(reproduction.Reproduction, document, ignore_unknown=True)
+        return reproduction.with_numbers(found)
 
     def get(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> Job:
         """The job as it stands; with ``newer_than`` as soon as its revision is higher or
@@ -145,6 +149,8 @@ class JobCalls:
 
     def checkpoints(self, name: str) -> list[JobCheckpoint]:
         """The checkpoints that the job has saved, the oldest first."""
+        from cloud_ml.models.checkpoints import JobCheckpoints
+
         document = self.transport.json(Request("GET", f"{_job_path(name)}/checkpoints"))
         return codec.decode(JobCheckpoints, document, ignore_unknown=True).items
 

@@ -9,14 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cloud_ml.errors import AlreadyExists
-from cloud_ml.models.fields import check_type
-from cloud_ml.models.job_clone import JobClone
-from cloud_ml.models.train_job import TrainJob
 
 if TYPE_CHECKING:
     from cloud_ml.models.job import Job
     from cloud_ml.models.reproduction import Reproduction
     from cloud_ml.models.storage import WhoAmI
+    from cloud_ml.models.train_job import TrainJob
     from cloud_ml.sdk.jobs.calls import JobCalls
     from cloud_ml.sdk.jobs.handles import JobHandle
     from cloud_ml.sdk.progress import Progress
@@ -56,8 +54,7 @@ class JobSubmission:
             AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
             TooLarge: The local code is too big.
         """
-        check_type(train_job, TrainJob)
-        train_job.validate()
+        _validate(train_job)
         sent = self._with_trainer_sent(train_job, progress, resubmit_of)
         return self._handle(self._jobs.submit(sent, resubmit_of=resubmit_of))
 
@@ -69,8 +66,7 @@ class JobSubmission:
             InvalidRequest: A field is wrong, or the server cannot do what it asks for.
             QuotaExceeded: The quota would not have room for the job even if nothing else ran.
         """
-        check_type(train_job, TrainJob)
-        train_job.validate()
+        _validate(train_job)
         self._check(train_job, resubmit_of)
 
     def clone_train_job(
@@ -97,6 +93,7 @@ class JobSubmission:
             InvalidRequest: A field is wrong; names field and value.
             AlreadyExists: The name is taken.
         """
+        from cloud_ml.models.job_clone import JobClone
         from cloud_ml.sdk.jobs.copies import check_code_stays, free_names
 
         check_code_stays(fields)
@@ -205,3 +202,11 @@ class JobSubmission:
             job = dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new")
         self._jobs.check(job, resubmit_of=resubmit_of)
         return bucket
+
+
+def _validate(train_job: TrainJob) -> None:
+    from cloud_ml.models.fields import check_type
+    from cloud_ml.models.train_job import TrainJob
+
+    check_type(train_job, TrainJob)
+    train_job.validate()
