@@ -143,7 +143,8 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     "metric_patterns",
     multiple=True,
     metavar="NAME|REGEX",
-    help="Find metrics in the log of a trial, as for cloudml jobs submit. Repeatable.",
+    help="Find metrics in the log of a trial, as for cloudml jobs submit. By default, lines such as "
+    "loss: 0.25 or loss=0.25 give the objective. Repeatable.",
 )
 @click.option(
     "--stopper",

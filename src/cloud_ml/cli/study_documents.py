@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ _JOB = (
     "metric_patterns",
 )
 """Options that are fields of the job."""
+_DISTRIBUTION = re.compile(r"[A-Za-z_][\w.]*\(.*\)$")
+"""As Ray Tune, Hyperopt and Optuna write it: ``tune.loguniform(0.001, 1)``."""
 _SPACE = "NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log|:reverse-log]"
 _SCALES = ("log", "reverse-log")
 
@@ -154,6 +157,8 @@ def _parameter(text: str) -> Any:
     whole = json_or_text(text)
     if isinstance(whole, (dict, list)):
         return whole
+    if _DISTRIBUTION.match(text):
+        raise click.UsageError(f"--space …={text!r} is the call of a distribution; write {_SPACE}")
     low, *rest = text.split(":")
     if not rest or "," in text:
         return [json_or_text(value) for value in text.split(",")]

@@ -8,8 +8,21 @@ from cloud_ml.models import common
 
 READY_PATTERNS = ("epoch", "json", "keras", "lightgbm", "lightning", "xgboost")
 """Patterns of metrics in logs that are known by name."""
+METRIC_PREFIX = "metric:"
+"""``metric:loss`` finds ``loss: 0.25``, ``loss=0.25`` and ``"loss": 0.25``."""
 MOST_PATTERNS = 20
 LONGEST_PATTERN = 1000
+
+
+def pattern_of_metric(name: str) -> str:
+    """The pattern that finds one metric of this name where code prints it."""
+    return f"{METRIC_PREFIX}{name}"
+
+
+def is_ready_pattern(pattern: str) -> bool:
+    """Whether a pattern is known by name: the server needs not compile it to know that it is one."""
+    name = pattern.removeprefix(METRIC_PREFIX)
+    return pattern in READY_PATTERNS or (name not in (pattern, "") and name.isprintable())
 
 
 def check_metric_patterns(field: str, patterns: Any) -> None:

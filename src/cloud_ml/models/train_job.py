@@ -128,8 +128,8 @@ class TrainJob:
         outputs: Patterns of files to keep when the job ends, such as ``["*.pt", "plots/"]``; ``[]``
             keeps none. Without it, every new or changed file is kept.
         metric_patterns: How metrics are found in the log: names of ready patterns (``epoch``,
-            ``json``, ``keras``, ``lightgbm``, ``lightning``, ``xgboost``) or RE2 patterns with a
-            group for each metric, such as ``["loss=(?P<loss>.*)"]``.
+            ``json``, ``keras``, ``lightgbm``, ``lightning``, ``xgboost``, ``metric:NAME``) or RE2
+            patterns with a group for each metric, such as ``["loss=(?P<loss>.*)"]``.
         secrets: Names of secrets that the job gets, such as
             ``["hf-token", "db-password=DB_PASSWORD"]``: each is the file ``/run/secrets/NAME``, or
             with ``=VARIABLE`` an environment variable.

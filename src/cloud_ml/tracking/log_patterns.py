@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import re2
 
+from cloud_ml.models.metric_patterns import METRIC_PREFIX
 from cloud_ml.tracking.events import LARGEST_STEP, LONGEST_TAG
 
 MOST_PATTERNS = 20
@@ -135,6 +136,23 @@ class _JsonLines:
 
 
 @dataclass(frozen=True)
+class _Metric:
+    """One metric wherever code prints it: ``loss: 0.25``, ``loss=0.25``, ``"loss": 0.25``."""
+
+    name: str
+    pair: _Pattern
+    step: _Pattern
+
+    def points(self, line: bytes, steps: dict[str, int]) -> Iterator[LinePoint]:
+        """See ``LinePattern``."""
+        del steps
+        values = [float(pair["value"]) for pair in self.pair.all(line)]
+        if values:
+            found = self.step.first(line)
+            yield self.name, int(found["step"]) if found else None, values[-1]
+
+
+@dataclass(frozen=True)
 class _Own:
     """A pattern of a user."""
 
@@ -202,6 +220,19 @@ def _ready(name: str) -> LinePattern:
     raise KeyError(name)
 
 
+def _metric(name: str) -> LinePattern:
+    if not 0 < len(name) <= LONGEST_TAG or not name.isprintable():
+        raise PatternRefused(f"{METRIC_PREFIX} is followed by the name of a metric")
+    words = re.escape(name)
+    return _Metric(
+        name,
+        pair=_compile_pattern(
+            rf"(?i)(?:^|[^\w./@-]){words}[\"']?\s*[:=]\s*(?P<value>{_NUMBER}){_END_OF_NUMBER}"
+        ),
+        step=_compile_pattern(r"(?i)\b(?:epoch|step)[\"']?\s*[:=]?\s*(?P<step>\d{1,15})\b"),
+    )
+
+
 READY = ("epoch", "json", "keras", "lightgbm", "lightning", "xgboost")
 """Patterns that are known by name."""
 
@@ -214,6 +245,8 @@ def compile_pattern(text: str) -> LinePattern:
     """
     if text in READY:
         return _ready(text)
+    if text.startswith(METRIC_PREFIX) and len(text) <= LONGEST_PATTERN:
+        return _metric(text.removeprefix(METRIC_PREFIX))
     if not 0 < len(text) <= LONGEST_PATTERN:
         raise PatternRefused(f"it has {len(text)} characters; allowed are 1 to {LONGEST_PATTERN}")
     try:

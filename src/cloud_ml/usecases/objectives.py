@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.metrics.series import EVENT_FILES, Series, precedence
+from cloud_ml.models.metric_patterns import pattern_of_metric
 from cloud_ml.state.base import StateStore
 
 _MOST_NAMES = 100
 
 LastValue = tuple[float, int | None]
 """A value and its step."""
+
+
+def newest_series(series: Sequence[Series], metric: str, patterns: Sequence[str] | None) -> Series:
+    """The series that counts of several of one metric. What ``metric:NAME`` finds in the log counts
+    last: a study that names no pattern has it by default.
+    """
+    log_last = pattern_of_metric(metric) in (patterns or ())
+    return max(
+        series,
+        key=lambda one: precedence(one.source, one.last_at, one.last_step, log_last=log_last),
+    )
 
 
 class Objectives:
@@ -37,7 +49,7 @@ class Objectives:
             found = [one for one in series if _has_tag(one, metric)]
         if not found:
             return None
-        return max(found, key=lambda one: precedence(one.source, one.last_at, one.last_step))
+        return newest_series(found, metric, job.spec.submitted.metric_patterns)
 
     def reported(self, job: TrainJobRecord) -> Mapping[str, str]:
         """The metrics of a job and where each was found; a hundred at most."""

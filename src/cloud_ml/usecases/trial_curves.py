@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.points import Point
-from cloud_ml.domain.metrics.series import precedence
 from cloud_ml.domain.studies.ranking import sign_of
 from cloud_ml.domain.studies.spec import StudyRecord, TrialState, TrialStatus, trial_name
 from cloud_ml.domain.studies.stopping import Curve, Stopper, condensed
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import PointRange
+from cloud_ml.usecases.objectives import newest_series
 
 _MOST_POINTS, _MOST_STUDIES = 1000, 200
 _ENDED = (TrialState.COMPLETED, TrialState.EARLY_STOPPED)
@@ -72,7 +72,7 @@ class TrialCurves:
         series = metrics.series_of([uid], [record.spec.metric]).get(uid)
         if not series:
             return nothing
-        newest = max(series, key=lambda one: precedence(one.source, one.last_at, one.last_step))
+        newest = newest_series(series, record.spec.metric, job.spec.submitted.metric_patterns)
         seen = (newest.number, newest.count, newest.last_at)
         if known is not None and known.seen == seen:
             return known

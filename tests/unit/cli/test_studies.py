@@ -113,6 +113,10 @@ def test_the_module_is_that_of_local_code(tmp_path: Path) -> None:
         (("rates",), "-u URI says what a trial runs"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr"), "NAME=VALUE,VALUE or NAME=MIN:MAX"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr=1:2:cubic"), "'cubic'"),
+        (
+            ("rates", "-m", "task", "-u", ".", "-s", "lr=tune.uniform(0, 1)"),
+            "a distribution; write",
+        ),
     ],
 )
 def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], said: str) -> None:

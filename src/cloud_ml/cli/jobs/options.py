@@ -293,7 +293,7 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         metavar="NAME|REGEX",
         multiple=True,
         help="Find metrics in the log: by a ready pattern (epoch, json, keras, lightgbm, lightning, "
-        "xgboost) or an RE2 pattern with a named group for each, such as 'loss=(?P<loss>\\S+)'. "
+        "xgboost, metric:loss) or an RE2 pattern with a named group for each, such as 'loss=(?P<loss>\\S+)'. "
         "Repeatable.",
     ),
     _text(

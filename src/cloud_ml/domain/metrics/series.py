@@ -70,13 +70,17 @@ class Series:
     """Points that are not kept any more, earlier ones among them. They still count in the others."""
 
 
-def precedence(source: str, last_at: int, last_step: int) -> tuple[int, int, int]:
+def precedence(
+    source: str, last_at: int, last_step: int, *, log_last: bool = False
+) -> tuple[int, int, int]:
     """Which of several series of one metric counts: the largest.
 
     A value that was reported counts before a line of the log, and that before an event file, however
     old it is: when a file or log is read is a matter of luck. Of one source, the newest counts.
+    ``log_last`` ranks lines of the log behind event files: nobody asked to read them.
     """
-    return _TRUST.get(source, 0), last_at, last_step
+    trust = -1 if log_last and source == LOG else _TRUST.get(source, 0)
+    return trust, last_at, last_step
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ _TRY_AGAIN = timedelta(seconds=30)
 """When checkpoints that could not be removed are tried again."""
 _SHOWN = 5
 _PLACES = {REPORTS: "job.report", EVENT_FILES: "event files", LOG: "log"}
-_LOG_NOT_READ = "the log was not read, as there are no metric_patterns"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,17 +312,25 @@ def _missing(metric: str, reported: Mapping[str, str], patterns: Sequence[str] |
     """Why there is no value: what a job reported instead, the most similar name first, or where it
     was looked for.
     """
-    if not reported:
-        log = "no line of the log matches metric_patterns" if patterns else _LOG_NOT_READ
+    if not reported and patterns is None:
         return (
-            f"its job reported no {metric}, nor any other metric: no call of job.report, "
-            f"no scalar in event files of the working folder and output_path, and {log}"
+            f"its job reported no {metric}, nor any other metric: print lines such as {metric}=0.25, "
+            "call cloud_ml.job.report, or write TensorBoard event files to the working folder; or "
+            "name as the objective what it prints"
+        )
+    if not reported:
+        return (
+            f"its job reported no {metric}, nor any other metric: no call of job.report, no scalar in "
+            "event files of the working folder and output_path, and no line of the log matches "
+            "metric_patterns"
         )
     near = get_close_matches(metric, reported, n=_SHOWN, cutoff=0)
     named = ", ".join(f"{name} ({_PLACES.get(reported[name], reported[name])})" for name in near)
     others = "" if len(reported) <= len(near) else f" and {len(reported) - len(near)} more"
-    unread = "" if patterns else f"; {_LOG_NOT_READ}"
-    return f"its job reported no {metric}, but {named}{others}{unread}"
+    hint = "name one of them as the objective"
+    if patterns is None:
+        hint += f", or print lines such as {metric}=0.25"
+    return f"its job reported no {metric}, but {named}{others}; {hint}"
 
 
 def _number(value: float | None) -> float | None:

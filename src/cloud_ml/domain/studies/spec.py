@@ -17,6 +17,7 @@ from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of_repeat
 from cloud_ml.models import parameter_file
 from cloud_ml.models.common import MOST_LABELS
+from cloud_ml.models.metric_patterns import pattern_of_metric
 from cloud_ml.models.train_job import TrainJob
 
 
@@ -286,7 +287,15 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
         output_path=folder,
         restore_from=_find_restored_job(study, spec, trial),
         labels=_labels_of_trial(study, job.labels or {}),
+        metric_patterns=_patterns_of_trial(spec),
     )
+
+
+def _patterns_of_trial(spec: StudySpec) -> list[str] | None:
+    """Where a trial names no patterns, what it prints of the objectives is found."""
+    if spec.job.metric_patterns is not None:
+        return spec.job.metric_patterns
+    return [pattern_of_metric(one.metric) for one in spec.objectives]
 
 
 def _find_restored_job(study: str, spec: StudySpec, trial: TrialStatus) -> str | None:

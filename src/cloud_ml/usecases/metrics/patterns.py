@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cloud_ml.errors import Unavailable
 from cloud_ml.models import common
-from cloud_ml.models.metric_patterns import READY_PATTERNS
+from cloud_ml.models.metric_patterns import is_ready_pattern
 from cloud_ml.usecases.metrics.parsing import NoParser, PointParser, UnreadableFile
 
 PatternCheck = Callable[[Sequence[str]], None]
@@ -58,7 +58,7 @@ def pattern_check(parser: PointParser) -> PatternCheck:
     """
 
     def check(patterns: Sequence[str]) -> None:
-        own = [pattern for pattern in patterns if pattern not in READY_PATTERNS]
+        own = [pattern for pattern in patterns if not is_ready_pattern(pattern)]
         if not own:
             return
         try:

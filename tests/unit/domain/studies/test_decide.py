@@ -141,11 +141,11 @@ def test_a_missing_metric_is_told_beside_what_was_reported() -> None:
     jobs = {0: reported, 1: _done(None)}
     record, _ = _settled(study_record(max_failed=4), jobs)
     assert [trial.message for trial in record.status.trials[:2]] == [
-        "its job reported no loss, but val_loss (event files), accuracy (job.report); the log was "
-        "not read, as there are no metric_patterns",
-        "its job reported no loss, nor any other metric: no call of job.report, no scalar in event "
-        "files of the working folder and output_path, and the log was not read, as there are no "
-        "metric_patterns",
+        "its job reported no loss, but val_loss (event files), accuracy (job.report); name one of "
+        "them as the objective, or print lines such as loss=0.25",
+        "its job reported no loss, nor any other metric: print lines such as loss=0.25, call "
+        "cloud_ml.job.report, or write TensorBoard event files to the working folder; "
+        "or name as the objective what it prints",
     ]
 
 
@@ -340,7 +340,7 @@ def test_a_study_that_fails_says_why_also_after_its_other_trials_are_stopped() -
 
 
 def test_a_study_without_a_completed_trial_says_why_of_the_last_one() -> None:
-    for value, said in ((None, "as there are no metric_patterns"),
+    for value, said in ((None, "name as the objective what it prints"),
                         (float("nan"), "its last value is nan")):  # fmt: skip
         study = study_record(max_failed=9, max_trials=2)
         record, _ = _settled(study, dict.fromkeys(range(2), _done(value)))
