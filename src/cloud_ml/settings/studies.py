@@ -19,7 +19,8 @@ class StudySettings:
     """
     tuner_processes: int = 3
     """So many tuners run at most. A tuner is a process that chooses parameters with numpy and scipy.
-    A further one starts while all others answer, so a slow study holds up no other one.
+    A further one starts while all others answer, so a slow study holds up no other one. The studies
+    of one organisation leave one of them to others, if there are several.
     """
     tuner_memory_bytes: int = 2 << 30
     """The address space of a tuner."""

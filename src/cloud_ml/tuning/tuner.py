@@ -33,8 +33,8 @@ class Tuner:
         memory_bytes: The address space that each may have.
         idle_s: One ends when it was asked nothing for so long.
         answer_s: It is killed when an answer, its start included, takes longer.
-        processes: So many questions are answered at a time; others wait. Of one organisation so many
-            are in the line of all, so that it holds up no other one for long.
+        processes: So many run, and answer a question each; further questions wait. The questions of
+            one organisation leave one of them to others, if there are several.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Tuner:
         self._free = asyncio.Semaphore(processes)
         self._analysis = asyncio.Semaphore(1)
         self._processes = processes
+        self._most_of_one = max(1, processes - 1)
         self._questions: _Lines = weakref.WeakValueDictionary()
         self._analyses: _Lines = weakref.WeakValueDictionary()
         self._idle: dict[TunerProcess, asyncio.TimerHandle] = {}
@@ -73,7 +74,7 @@ class Tuner:
             Unavailable: No tuner can be started, or it fails twice; with the reason.
         """
         # The variable keeps it: the table alone would let go of it at once.
-        line = self._questions.setdefault(org, asyncio.Semaphore(self._processes))
+        line = self._questions.setdefault(org, asyncio.Semaphore(self._most_of_one))
         async with line:
             answer = await self._ask(algorithm, problem, study)
         try:
@@ -132,6 +133,8 @@ class Tuner:
         if process is not None:
             self._idle.pop(process).cancel()
         else:
+            if self._idle and len(self._idle) + len(self._busy) >= self._processes:
+                self._retire_oldest()
             process = TunerProcess(user=self._user, memory_bytes=self._memory, module=module)
         self._busy.add(process)
         return process
@@ -140,6 +143,11 @@ class Tuner:
         if process.pid is not None:
             timer = asyncio.get_running_loop().call_later(self._idle_s, self._retire, process)
             self._idle[process] = timer
+
+    def _retire_oldest(self) -> None:
+        process = next(iter(self._idle))
+        self._idle.pop(process).cancel()
+        process.retire()
 
     def _retire(self, process: TunerProcess) -> None:
         self._idle.pop(process, None)

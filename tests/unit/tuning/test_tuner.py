@@ -86,11 +86,38 @@ async def test_one_that_is_slow_holds_up_no_other_question(tuner: Tuner) -> None
 
 async def test_no_more_processes_run_than_may() -> None:
     tuner = Tuner(processes=2)
-    answers = await asyncio.gather(*[tuner.suggest("tpe", _problem()) for _ in range(5)])
+    answers = await asyncio.gather(
+        *[tuner.suggest("tpe", _problem(), org=f"org-{n}") for n in range(5)]
+    )
     assert answers == [answers[0]] * 5
     assert len(tuner.pids) == 2
     await tuner.close()
     assert tuner.pids == []
+
+
+async def test_samplers_of_optuna_start_no_more_processes_than_may() -> None:
+    tuner = Tuner(processes=2)
+    for algorithm in ("tpe", "optuna:RandomSampler", "tpe"):
+        asked = [tuner.suggest(algorithm, _problem(), org=org) for org in ("red", "blue")]
+        await asyncio.gather(*asked)
+        assert len(tuner.pids) == 2
+    await tuner.close()
+
+
+async def test_slow_questions_of_one_organisation_leave_a_process_to_others() -> None:
+    tuner = Tuner(processes=2)
+    await asyncio.gather(*[tuner.suggest("tpe", _problem(), org="red") for _ in range(3)])
+    slow = tuner.pids
+    for pid in slow:
+        os.kill(pid, signal.SIGSTOP)
+    asked = [asyncio.create_task(tuner.suggest("gp", _problem(), org="red")) for _ in range(3)]
+    await asyncio.sleep(0)  # they are all in line
+    assert await tuner.suggest("tpe", _problem(), org="blue")
+    assert not any(one.done() for one in asked)
+    for pid in slow:
+        os.kill(pid, signal.SIGCONT)
+    assert await asyncio.gather(*asked)
+    await tuner.close()
 
 
 async def test_an_organisation_that_asks_much_holds_up_no_other_one(tuner: Tuner) -> None:
@@ -103,6 +130,7 @@ async def test_an_organisation_that_asks_much_holds_up_no_other_one(tuner: Tuner
             await tuner.importance(_problem(), org=org)
         order.append(org)
 
+    await asyncio.gather(*[ask(org, "suggest") for org in ("red", "blue", "green")])  # all start
     for what in ("suggest", "importance"):
         order.clear()
         async with asyncio.TaskGroup() as group:
