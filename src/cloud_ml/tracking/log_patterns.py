@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 import re2
 
-from cloud_ml.models.metric_patterns import METRIC_PREFIX
 from cloud_ml.tracking.events import LARGEST_STEP, LONGEST_TAG
 
 MOST_PATTERNS = 20
@@ -233,6 +232,8 @@ def _metric(name: str) -> LinePattern:
     )
 
 
+METRIC_PREFIX = "metric:"
+"""``metric:loss`` finds one metric wherever code prints it."""
 READY = ("epoch", "json", "keras", "lightgbm", "lightning", "xgboost")
 """Patterns that are known by name."""
 

@@ -81,6 +81,7 @@ def test_what_is_no_pattern_is_refused(pattern: str, why: str) -> None:
 
 def test_the_ready_patterns_are_those_that_a_job_may_name() -> None:
     assert log_patterns.READY == metric_patterns.READY_PATTERNS
+    assert log_patterns.METRIC_PREFIX == metric_patterns.METRIC_PREFIX
     assert log_patterns.MOST_PATTERNS == metric_patterns.MOST_PATTERNS
     assert log_patterns.LONGEST_PATTERN == metric_patterns.LONGEST_PATTERN
 
