@@ -91,9 +91,10 @@ WITNESS_OF_FILES = f"""{EVENT_WRITER}
 written = opened("../logs", int(os.environ["CLOUDML_ATTEMPT"]))
 for number in range({LINES}):
     written.write(scalar("logged_to_file", float(os.environ["CLOUDML_ATTEMPT"]), number))
+    written.write(summary("weights", 5, b"histogram", number))
 written.close()
 {WITNESS}"""
-"""The same, and points in an event file and in its log; see ``PATTERNS``."""
+"""The same, and points and histograms in an event file and points in its log; see ``PATTERNS``."""
 PATTERNS = [r"^line (?P<logged>\d+) (?P<step>\d+)"]
 _GROUPS_AHEAD = 8
 """Four that are ready, and those of four supervisors that wait."""
@@ -181,7 +182,7 @@ def ran_twice(name: str, place: Path) -> list[str]:
 
 def points_wrong(handle: JobHandle, attempt: int) -> list[str]:
     """A job of ``WITNESS_OF_FILES`` that has succeeded in ``attempt`` has each point of it once, and
-    nothing of the attempts that it has replaced.
+    nothing of the attempts that it has replaced. Each of its histograms is counted once.
     """
     wrong = []
     expected = [(step, float(attempt)) for step in range(LINES)]
@@ -189,6 +190,13 @@ def points_wrong(handle: JobHandle, attempt: int) -> list[str]:
         found = handle.points(name, most=10_000)
         if [(point.step, point.value) for point in found] != expected:
             wrong.append(f"{handle.name} has {len(found)} points of {name} for {LINES}")
+    tags = [(tag.name, tag.kind, tag.last_step) for tag in handle.summaries()]
+    if tags != [("weights", "histogram", LINES - 1)]:
+        wrong.append(f"{handle.name} has the tags {tags}")
+    # Those of attempts that were cut off count, too: how many there are is not known.
+    counts = [tag.count for tag in handle.summaries()]
+    if not all(LINES <= count <= LINES * attempt for count in counts):
+        wrong.append(f"{handle.name} has {counts} histograms for {LINES} of attempt {attempt}")
     return wrong
 
 
