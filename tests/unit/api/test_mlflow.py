@@ -397,8 +397,26 @@ async def test_a_large_artifact_comes_in_parts(served: Served, run: str) -> None
     answer = await served.admin.call("POST", f"{PARTS}/complete/{path}", done)
     assert answer.status == 200, answer.text
     assert (await served.admin.call("GET", f"{FILES}/{path}/a%20b.bin")).body == b"onetwothree"
-    answer = await served.admin.call("POST", f"{PARTS}/complete/{path}", done)
-    assert answer.json()["error_code"] == "RESOURCE_DOES_NOT_EXIST"
+
+
+async def test_who_lost_the_answer_completes_an_upload_again(served: Served, run: str) -> None:
+    """MLflow's client does so after 120 seconds, which the parts of a large file may take."""
+    begun = await begin(served, run, 2)
+    parts = await send_parts(served, begun, b"one", b"two")
+    path = f"{run}/artifacts/deep"
+    done = {"path": "a b.bin", "upload_id": begun["upload_id"], "parts": parts}
+    for _ in range(2):
+        answer = await served.admin.call("POST", f"{PARTS}/complete/{path}", done)
+        assert (answer.status, answer.body) == (200, b"{}")
+    assert (await served.stranger.call("POST", f"{PARTS}/complete/{path}", done)).status == 404
+    for other in (b"onetw0", b"onetwo ", b"on", b""):
+        await served.admin.call("PUT", f"{FILES}/{path}/a%20b.bin", body=other)
+        answer = await served.admin.call("POST", f"{PARTS}/complete/{path}", done)
+        assert answer.json()["error_code"] == "RESOURCE_DOES_NOT_EXIST"
+    for etag in ("-", "x-3", parts[0]["etag"].partition("-")[0], "x-" + "9" * 5000):
+        wrong = {**done, "parts": [{"part_number": 1, "etag": etag}]}
+        answer = await served.admin.call("POST", f"{PARTS}/complete/{path}", wrong)
+        assert answer.json()["error_code"] == "RESOURCE_DOES_NOT_EXIST"
 
 
 async def test_parts_that_did_not_come_as_they_were_sent_make_no_artifact(
