@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import os
 import signal
@@ -12,10 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from cloud_ml import linux, timers
-from cloud_ml.daemons import DaemonConnection, Resident
 from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.progress import Progress
@@ -56,7 +53,7 @@ from cloud_ml.engines.local.probe import Findings
 from cloud_ml.engines.local.processes import usage_samples
 from cloud_ml.engines.local.resolved_gang import PackageFiles, resolve
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES
-from cloud_ml.engines.local.spawner.requests import SOCKET_NAME, TOKEN_NAME
+from cloud_ml.engines.local.spawner.client import SpawnerClient
 from cloud_ml.environments import evict
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.environments.packages import kept
@@ -69,8 +66,6 @@ from cloud_ml.process_handles import ProcessHandle
 # Only a fallback: changes are normally reported by inotify and the spawner's socket. This finds
 # what neither reports, such as a supervisor that was killed together with the spawner.
 _POLL_S = 5.0
-_ANSWER_LIMIT_S = 30.0
-_LIMIT = 1 << 20
 # Processes that were killed have this second to end. After it the pass fails and is tried again.
 _LOOKS, _LOOK_S = 100, 0.01
 _METRIC_BYTES = 1 << 18
@@ -114,19 +109,7 @@ class LocalEngine(Engine):
         self._sockets = JobSockets(self._ledger.jobs)
         self._job_listeners = JobListeners(findings.config)
         self._followers = Followers(self._ledger, self._is_over)
-        self._spawner = Resident(
-            "spawner",
-            "cloud_ml.engines.local.spawner.main",
-            self._root,
-            SOCKET_NAME,
-            "spawner.log",
-            "the spawner cannot start the attempt",
-            _LIMIT,
-            _ANSWER_LIMIT_S,
-        )
-        self._line: DaemonConnection | None = None
-        self._token = ""
-        self._lock = asyncio.Lock()
+        self._spawner = SpawnerClient(self._root, findings.config)
         self._live: set[GangKey] = set()
         self._metric_watch = MetricWatch()
 
@@ -140,8 +123,7 @@ class LocalEngine(Engine):
         await asyncio.to_thread(self._job_listeners.start)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
         await asyncio.to_thread(evict.clear_leftovers, Path(self._config.environments_home))
-        async with self._lock:
-            await self._connect()
+        await self._spawner.connect()
         self._runtimes.start()
 
     async def close(self) -> None:
@@ -153,11 +135,7 @@ class LocalEngine(Engine):
         again.
         """
         await self._runtimes.close()
-        async with self._lock:
-            # An idle spawner ends with its server. One that has gangs stays for the next server.
-            with contextlib.suppress(OSError, EOFError, Unavailable):
-                await self._exchange({"retire_if_idle": True})
-            self._disconnect()
+        await self._spawner.leave()
         self._job_listeners.close()
 
     async def ensure(self, gang: Gang) -> None:
@@ -170,7 +148,7 @@ class LocalEngine(Engine):
             resolved = await asyncio.to_thread(resolve, gang, self._folders, self._packages)
         except OSError as error:
             raise Unavailable(f"the files of this server cannot be read: {error}") from error
-        await self._request({"ensure": codec.encode(resolved)})
+        await self._spawner.ask({"ensure": codec.encode(resolved)})
         self._job_listeners.hint(gang.tenant)
 
     async def stop(self, key: GangKey, grace_s: float, why: Reason = Reason.CANCELLED) -> None:
@@ -262,7 +240,7 @@ class LocalEngine(Engine):
             while True:
                 await timers.wait_for_hint(news, _POLL_S)
                 news.clear()
-                await self._replace_dead_spawner()
+                await self._spawner.replace_dead()
                 found = [name.rpartition(".") for name in arrived]
                 arrived.clear()
                 uids = {
@@ -560,65 +538,3 @@ class LocalEngine(Engine):
     def _with_dead_supervisors(self) -> list[str]:
         """Jobs of live gangs whose supervisor is gone; the spawner usually tells first."""
         return [key.job_uid for key in self._live if self._is_over(key)]
-
-    async def _request(self, request: dict[str, Any]) -> dict[str, Any]:
-        async with self._lock:
-            # The second try has a new connection, since the spawner may have been replaced. A
-            # gang that is sent twice starts once: its gate decides.
-            for last in (False, True):
-                try:
-                    return await self._exchange(request)
-                except (OSError, EOFError) as error:
-                    self._disconnect()
-                    if last:
-                        raise Unavailable(
-                            f"the spawner of this machine does not answer: {error}"
-                        ) from error
-                    await self._connect()
-            raise AssertionError
-
-    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._line is None:
-            raise EOFError("not connected")
-        return await self._line.exchange(request)
-
-    async def _connect(self) -> None:
-        """Find the spawner of a predecessor, or start one. One with another configuration is
-        replaced.
-        """
-        wanted = codec.encode(self._config)
-        with contextlib.suppress(OSError, EOFError):
-            self._line = await self._open()
-            # A spawner never changes its configuration, so a new configuration needs a new
-            # spawner. The supervisors of the old one keep running.
-            if (await self._exchange({}))["config"] == wanted:
-                return
-            await self._exchange({"retire": True})
-            self._disconnect()
-        await asyncio.to_thread(self._spawner.start, json.dumps(wanted))
-        self._line = await self._open()
-
-    async def _replace_dead_spawner(self) -> None:
-        """Start another spawner where ours was killed: the control groups that it has made are not
-        removed before, and the next job need not wait for it. If it cannot start, the next job says
-        why.
-        """
-        if self._line is None or not self._line.broken:
-            return
-        async with self._lock:
-            if self._line is not None and self._line.broken:
-                self._disconnect()
-                with contextlib.suppress(OSError, EOFError, Unavailable):
-                    await self._connect()
-
-    async def _open(self) -> DaemonConnection:
-        with contextlib.suppress(FileNotFoundError):  # one of an older release
-            # Each spawner makes a token of its own when it starts, so it is read for each
-            # connection.
-            self._token = (self._root / TOKEN_NAME).read_text("ascii")
-        return await self._spawner.open(self._token)
-
-    def _disconnect(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
