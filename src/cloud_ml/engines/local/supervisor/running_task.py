@@ -15,6 +15,8 @@ from cloud_ml.engines.local.processes import launch, proctree
 from cloud_ml.engines.local.processes.limits import Limiter, Verdict
 from cloud_ml.engines.local.supervisor.recovery_clock import RecoveryClock
 
+SHELL = ("/bin/sh", "-c")
+"""Runs a line of the user's."""
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02
 
 
@@ -76,6 +78,12 @@ class RunningTask:
         """What the rules of hangs want to know."""
         plan, running = self.plan, self.exit is None
         return TaskLife(plan.name, plan.role, self.activity, running=running, over=self.over)
+
+    @property
+    def shell_line(self) -> str:
+        """The line of the user's that it runs; empty if it is none."""
+        command = self.plan.command
+        return command[2] if command[:2] == SHELL else ""
 
     def main_process(self, *, sandboxed: bool) -> int:
         """The number of the process that runs the command, on this machine."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import signal
@@ -14,7 +13,6 @@ from datetime import UTC, datetime
 from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedProcess
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
-from cloud_ml.domain.workloads.exits import EXITS, find_texts
 from cloud_ml.domain.workloads.gangs import (
     NO_RESTARTS,
     AfterEnd,
@@ -27,19 +25,17 @@ from cloud_ml.domain.workloads.gangs import (
     restart_delay_s,
     restart_process,
     too_many_failed,
-    with_end,
 )
 from cloud_ml.domain.workloads.hangs import restarts_after_hang
-from cloud_ml.domain.workloads.progress import Milestone, milestone_of
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.recovery import with_recovery
 from cloud_ml.engines.gang import ProcessPlan
-from cloud_ml.engines.local.failures import explain
-from cloud_ml.engines.local.failures.log_patterns import find_patterns
 from cloud_ml.engines.local.logs.merged_log import write_line
 from cloud_ml.engines.local.processes import launch, proctree
 from cloud_ml.engines.local.processes.limits import Verdict, signal_name
 from cloud_ml.engines.local.supervisor.attempt import StagedAttempt
+from cloud_ml.engines.local.supervisor.end_findings import EndFindings
+from cloud_ml.engines.local.supervisor.gang_end import GangEnd
 from cloud_ml.engines.local.supervisor.hang_watch import HangWatch
 from cloud_ml.engines.local.supervisor.launcher_failure import out_of_memory_beside
 from cloud_ml.engines.local.supervisor.recovery_clock import RecoveryClock
@@ -47,10 +43,6 @@ from cloud_ml.engines.local.supervisor.running_task import Looks, RunningTask
 from cloud_ml.engines.local.supervisor.stop_order import StopOrder
 from cloud_ml.engines.local.supervisor.task_starter import TaskStarter
 
-SHELL = ("/bin/sh", "-c")
-"""Runs a line of the user's."""
-STOPPED_WELL = "stopped, and exited with code 0"
-"""What is said of a process that ends well when its gang is cancelled."""
 _KILL_LIMIT_S = 30.0
 _SPOKEN_S = 0.02
 """That a gang has said its first words is told so long after them, unless it has ended."""
@@ -89,6 +81,7 @@ class RunningTasks:
     ) -> None:
         self._attempt = attempt
         self._starter = TaskStarter(attempt)
+        self._findings = EndFindings(attempt)
         self._plans = plans
         self._completes = completes
         # Without either, nobody could tell whether processes of a task that has ended live on.
@@ -104,7 +97,8 @@ class RunningTasks:
             stack_dumps=attempt.stack_dumps,
             sandboxed=attempt.sandboxed,
         )
-        self.verdict = verdict
+        self._end = GangEnd(several=len(plans) > 1, is_array=attempt.gang.array is not None)
+        self._end.verdict = verdict
         self._kill_at = kill_at
         self.tasks: list[RunningTask] = []
         self._waiting: list[ProcessPlan] = []
@@ -112,7 +106,11 @@ class RunningTasks:
         self._next_start_at: float | None = None
         self._looks = Looks()
         self._stop_order = StopOrder(attempt.gang.stopped_last)
-        self._ended_by = ""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How the gang has ended, if it has."""
+        return self._end.verdict
 
     @property
     def over(self) -> bool:
@@ -271,12 +269,8 @@ class RunningTasks:
         if task.hung and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
             verdict = Verdict(Reason.HUNG, self._hangs.sentence(task))
         self._end_if_launcher_of_one_out_of_memory(task, verdict)
-        if self._was_stopped(task, verdict):
-            verdict = self._stopped_with_gang()
-        elif self._ended_well_when_stopped(task, verdict):
-            verdict = replace(verdict, message=STOPPED_WELL)
-        else:
-            verdict = self._explained(task, verdict)
+        stopped = self._end.stopped(task.plan.name, verdict)
+        verdict = self._findings.say_why(task, verdict) if stopped is None else stopped
         task.observed = replace(
             task.observed,
             running=False,
@@ -286,10 +280,10 @@ class RunningTasks:
             signal=signal_name(task.exit.signal) if task.exit.signal else None,
             finished_at=datetime.now(UTC),
             usage=task.limiter.usage(),
-            found_texts=self._find_texts(task, verdict),
+            found_texts=self._findings.texts(task, verdict),
         )
-        self._find_patterns(task)
-        self._note_progress(task)
+        self._findings.note_patterns(task)
+        self._findings.note_progress(task, self._restarts.healthy_s)
         if self.verdict is None:
             self._follow(task, verdict, ended_at)
 
@@ -297,7 +291,7 @@ class RunningTasks:
         """A process has ended because somebody wants it to start again: that is no failure."""
         task.observed = ended_on_request(task.observed, datetime.now(UTC))
         if task.runs_code:
-            self._reach_milestone(task)
+            self._findings.note_milestone(task)
         task.restart_at, task.recovery = time.monotonic(), None
         self._publish_soon()
 
@@ -323,7 +317,7 @@ class RunningTasks:
                 verdict = Verdict(Reason.COMPLETED, completed_sentence(observed))
             else:
                 verdict = replace(verdict, message=too_many_failed(verdict.message, most))
-            self._ended_by = task.plan.name
+            self._end.ended_by = task.plan.name
             self.stop(verdict, grace_s=self._attempt.grace_s)
 
     def _restarts_after(self, task: RunningTask) -> TaskRestarts:
@@ -341,7 +335,7 @@ class RunningTasks:
         if cause is None:
             return
         other, exceeded = cause
-        self._ended_by, other.exceeded = other.plan.name, exceeded
+        self._end.ended_by, other.exceeded = other.plan.name, exceeded
         if other.exit is None:
             self._kill([other])
         else:
@@ -355,89 +349,6 @@ class RunningTasks:
         reporter = self._attempt.reporter
         reporter.update(processes=self.observed)
         reporter.publish_within(max(_SPOKEN_S, _PROGRESS_S * len(self._plans)))
-
-    def _note_progress(self, task: RunningTask) -> None:
-        """Note how far a task that has ended had come, and count its end."""
-        if not task.runs_code:
-            return
-        milestone = self._reach_milestone(task)
-        if task.observed.reason is not Reason.COMPLETED:
-            task.observed = with_end(task.observed, milestone, self._restarts.healthy_s)
-
-    def _reach_milestone(self, task: RunningTask) -> Milestone:
-        """Note how far the gang has come, with a task that has ended."""
-        stage, reporter = self._attempt.stage, self._attempt.reporter
-        found = stage.progress(task.plan.name)
-        reports = [one for one in (found,) if one is not None]
-        reached = milestone_of(reports, stage.checkpoints.noted())
-        milestone = reporter.report.milestone.with_(reached)
-        reporter.update(milestone=milestone)
-        task.observed = replace(task.observed, progress=found)
-        return milestone
-
-    def _was_stopped(self, task: RunningTask, verdict: Verdict) -> bool:
-        """Whether a process ended because its gang was over.
-
-        A task of an array may end well when it is asked to, and is not done then.
-        """
-        if self.verdict is None or task.plan.name == self._ended_by:
-            return False
-        if self._attempt.gang.array is not None:
-            return True
-        return len(self._plans) > 1 and verdict.reason not in (Reason.COMPLETED, Reason.HUNG)
-
-    def _ended_well_when_stopped(self, task: RunningTask, verdict: Verdict) -> bool:
-        """Whether a process exited with code 0 because its gang was to stop, which is not done."""
-        if self.verdict is None or task.plan.name == self._ended_by:
-            return False
-        return verdict.reason is Reason.COMPLETED and self.verdict.reason is not Reason.COMPLETED
-
-    def _stopped_with_gang(self) -> Verdict:
-        """What is said of a process that ended because the gang was over."""
-        if self.verdict is not None and self.verdict.reason is Reason.COMPLETED:
-            return Verdict(Reason.COMPLETED, "stopped, because the job had completed")
-        why = f"because {self._ended_by} had ended" if self._ended_by else "with the whole job"
-        return Verdict(Reason.CANCELLED, f"stopped {why}")
-
-    def _explained(self, task: RunningTask, verdict: Verdict) -> Verdict:
-        """With the last words of the process, and what usually helps."""
-        if task.exit is None or verdict.reason not in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
-            return verdict
-        # Its end may be seen before its last words are. Who reads the end of the pipe lets go of
-        # it: not here, where an event of it may be waiting its turn.
-        with contextlib.suppress(OSError):
-            task.log.write(os.read(task.launched.output, 1 << 18))
-        limit = self._attempt.disk_limit
-        if limit is not None and (full := limit.verdict(task.last_words)) is not None:
-            return full
-        killed_by = signal_name(task.exit.signal) if task.exit.signal else ""
-        context = replace(self._attempt.failure_context, command=_shell_command(task.plan))
-        message = explain.message(
-            verdict.message, task.last_words, context, code=task.exit.code, killed_by=killed_by
-        )
-        return replace(verdict, message=message)
-
-    def _find_texts(self, task: RunningTask, verdict: Verdict) -> tuple[str, ...]:
-        """Texts of the user's rules in the last words of a process that has failed."""
-        if verdict.reason is Reason.COMPLETED or not self._attempt.gang.log_texts:
-            return ()
-        return find_texts(self._attempt.gang.log_texts, task.last_words)
-
-    def _find_patterns(self, task: RunningTask) -> None:
-        """Note which patterns of the user's rules the last words of a process have, if it has failed
-        so that rules count.
-        """
-        patterns = self._attempt.gang.log_patterns
-        if task.observed.reason not in EXITS or not patterns:
-            return
-        stage = self._attempt.stage
-        found = find_patterns(stage.fence, patterns, task.last_words, stage.attempt_folder)
-        task.observed = replace(task.observed, found_patterns=found.patterns)
-        if found.problem:
-            said = (
-                f"{task.observed.message}; patterns of restart.rules do not count: {found.problem}"
-            )
-            task.observed = replace(task.observed, message=said)
 
     # ---- starting later
 
@@ -541,8 +452,8 @@ class RunningTasks:
         # The first verdict stays: what the stop causes, such as SIGKILL, is not why the gang
         # ended.
         if self.verdict is None:
-            self.verdict = verdict
-        not_started = self._stopped_with_gang().message.replace("stopped", "not started", 1)
+            self._end.verdict = verdict
+        not_started = self._end.of_a_stopped_task().message.replace("stopped", "not started", 1)
         self._known |= {
             plan.name: ObservedProcess(
                 plan.role, plan.index, running=False, reason=Reason.CANCELLED, message=not_started
@@ -629,8 +540,3 @@ class RunningTasks:
                 break
         if task.launched.output in selector.get_map():
             selector.unregister(task.launched.output)
-
-
-def _shell_command(plan: ProcessPlan) -> str:
-    """The line of a process that is one of the user's."""
-    return plan.command[2] if plan.command[:2] == SHELL else ""

@@ -34,7 +34,8 @@ from cloud_ml.engines.local.processes.limits import Verdict
 from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.supervisor.attempt import StagedAttempt
 from cloud_ml.engines.local.supervisor.reporting import Reporter
-from cloud_ml.engines.local.supervisor.running_tasks import SHELL, RunningTasks
+from cloud_ml.engines.local.supervisor.running_task import SHELL
+from cloud_ml.engines.local.supervisor.running_tasks import RunningTasks
 from cloud_ml.engines.local.supervisor.signals import SignalListener, StopRequested
 from cloud_ml.engines.local.supervisor.stack_dumps import StackDumps
 from cloud_ml.engines.local.supervisor.stage import WRITABLE, Stage

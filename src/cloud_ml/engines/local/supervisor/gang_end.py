@@ -1,0 +1,48 @@
+"""The end of a gang, and what it means for tasks that end with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.engines.local.processes.limits import Verdict
+
+STOPPED_WELL = "stopped, and exited with code 0"
+"""What is said of a process that ends well when its gang is cancelled."""
+_OWN_ENDS = (Reason.COMPLETED, Reason.HUNG)
+"""Ends that tasks have by themselves, also while their gang stops."""
+
+
+@dataclass
+class GangEnd:
+    """How a gang has ended, if it has, and by which of its tasks, if it was one.
+
+    Args:
+        several: The gang is of several tasks.
+        is_array: They know no other.
+    """
+
+    several: bool
+    is_array: bool
+    verdict: Verdict | None = None
+    ended_by: str = ""
+
+    def stopped(self, task: str, verdict: Verdict) -> Verdict | None:
+        """What is said of a task that has ended because the gang had; ``None`` if it did not.
+
+        A task of an array may end well when it is asked to, and is not done then.
+        """
+        if self.verdict is None or task == self.ended_by:
+            return None
+        if self.is_array or (self.several and verdict.reason not in _OWN_ENDS):
+            return self.of_a_stopped_task()
+        if verdict.reason is Reason.COMPLETED and self.verdict.reason is not Reason.COMPLETED:
+            return replace(verdict, message=STOPPED_WELL)
+        return None
+
+    def of_a_stopped_task(self) -> Verdict:
+        """What is said of a task that was stopped because the gang is over."""
+        if self.verdict is not None and self.verdict.reason is Reason.COMPLETED:
+            return Verdict(Reason.COMPLETED, "stopped, because the job had completed")
+        why = f"because {self.ended_by} had ended" if self.ended_by else "with the whole job"
+        return Verdict(Reason.CANCELLED, f"stopped {why}")
