@@ -19,16 +19,17 @@ import psutil
 import pytest
 
 from cloud_ml.domain.studies.population import Population
+from cloud_ml.domain.studies.samplers import is_sampler
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.models.study import Study
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.tuning import algorithms, pbt
+from cloud_ml.tuning import algorithms, optuna_samplers, pbt
 from cloud_ml.tuning.algorithms import LIGHT
 from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp
-from cloud_ml.tuning.tuner_process import MODULE
+from cloud_ml.tuning.tuner_process import MODULE, OPTUNA_MODULE
 from faults.scenes import SLICE, Reviver, fragile, insist, order, reached
 from support.server import RealServer, eventually, trainer
 
@@ -107,7 +108,7 @@ def wait(server: RealServer, name: str) -> Study:
     return insist(lambda: server.client().studies.wait(name, 120))
 
 
-def suggestions(study: Study, number: int) -> list[Parameters]:
+def suggestions(study: Study, number: int, algorithm: str) -> list[Parameters]:
     """What the algorithm says for a trial: with the values of all before it, and ahead, while the
     last of these ran. Which of both is taken is a matter of time.
     """
@@ -119,17 +120,20 @@ def suggestions(study: Study, number: int) -> list[Parameters]:
     found = []
     for trials in (done, [*done[:-1], *ahead]):
         problem = Problem(space=parse_space(SPACE), seed=7, number=number, trials=tuple(trials))
-        suggest = LIGHT.get(algorithms.choose_algorithm("gp", problem), gp.suggest)
+        if is_sampler(algorithm):
+            suggest = partial(optuna_samplers.suggest, algorithm)
+        else:
+            suggest = LIGHT.get(algorithms.choose_algorithm(algorithm, problem), gp.suggest)
         found.append(suggest(problem))
     return found
 
 
-def not_suggested(study: Study) -> list[str]:
+def not_suggested(study: Study, algorithm: str = "gp") -> list[str]:
     """The trials whose parameters the algorithm does not give for their history."""
     return [
         f"{trial.job} has {dict(trial.parameters)}"
         for trial in study.trials
-        if trial.parameters not in suggestions(study, trial.number)
+        if trial.parameters not in suggestions(study, trial.number, algorithm)
     ]
 
 
@@ -282,7 +286,9 @@ def not_inherited(server: RealServer, study: Study) -> list[str]:
     return found
 
 
-def test_killed_tuners(server: RealServer, code: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["gp", "optuna:CmaEsSampler"])
+def test_killed_tuners(algorithm: str, server: RealServer, code: Path) -> None:
+    name = f"tuners-{algorithm.partition(':')[0]}"
     killed = set[int]()
     over = threading.Event()
 
@@ -294,16 +300,16 @@ def test_killed_tuners(server: RealServer, code: Path) -> None:
                     killed.add(pid)
                 break
 
-    submit(server, code, "tuners")
-    eventually(lambda: trials_ended(server, "tuners", 3), "some trials have ended", limit_s=60)
+    submit(server, code, name, algorithm=algorithm)
+    eventually(lambda: trials_ended(server, name, 3), "some trials have ended", limit_s=60)
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     eventually(lambda: len(killed) >= 1, "a tuner was killed", limit_s=60)
     over.set()
     killer.join()
-    study = wait(server, "tuners")
+    study = wait(server, name)
     assert wrong(server, study) == []
-    assert not_suggested(study) == []
+    assert not_suggested(study, algorithm) == []
 
 
 def tuners(server: RealServer) -> set[int]:
@@ -312,7 +318,7 @@ def tuners(server: RealServer) -> set[int]:
     found = set()
     for child in psutil.Process(server.process.pid).children():
         with contextlib.suppress(psutil.Error):
-            if MODULE in child.cmdline():
+            if {MODULE, OPTUNA_MODULE} & set(child.cmdline()):
                 found.add(child.pid)
     return found
 
