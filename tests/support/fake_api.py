@@ -21,6 +21,7 @@ from cloud_ml.errors import (
 )
 from cloud_ml.models import codec
 from cloud_ml.models.batches import Entry, EntryReader
+from cloud_ml.models.checkpoints import JobCheckpoint, JobCheckpoints
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.models.job import (
     Job,
@@ -107,6 +108,7 @@ class FakeApi:
         ]
         self.preparation: list[PreparationLine] = []
         self.series: list[MetricSeries] = []
+        self.checkpoints: list[JobCheckpoint] = []
         self.points: list[MetricPoint] = []
         self.asked_points: dict[str, str] = {}
         self.asked_runs: dict[str, str] = {}
@@ -171,6 +173,8 @@ class FakeApi:
                 id=1, at=START, type="Normal", reason="Submitted", message="submitted by admin"
             )
             return json_reply(codec.encode(JobEvents(items=[event])))
+        if verb == "checkpoints":
+            return json_reply(codec.encode(JobCheckpoints(uri="", items=self.checkpoints)))
         if verb == "tasks":
             return json_reply(codec.encode(JobTasks(attempt=job.attempt, items=self.tasks)))
         if verb.startswith("series/"):

@@ -374,7 +374,7 @@ STUDIES: ResourceType[NewStudy, Study] = ResourceType(
         "resume": "Resume studies that were paused.",
         "extend": "Run more trials of a study, also of one that has completed or was stopped.",
         "enqueue": "Run trials of your own next, beside all others.",
-        "keep": "Change of which trials a study keeps the checkpoints, also after its end.",
+        "keep": "Choose the trials whose checkpoints a study keeps, also after its end.",
     },
     bodies={"extend": StudyExtension, "enqueue": QueuedTrials, "keep": KeptCheckpoints},
     at_end={"extend": _GOES_ON, "enqueue": _GOES_ON, "keep": _GOES_ON | {"Failed"}},

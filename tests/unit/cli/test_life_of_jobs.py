@@ -12,7 +12,9 @@ import pytest
 
 from cloud_ml.cli.jobs import group as jobs
 from cloud_ml.domain.jobs.spec import from_wire
+from cloud_ml.models.checkpoints import JobCheckpoint
 from cloud_ml.models.job import JobRecoveries, JobRecovery, JobTask
+from cloud_ml.models.outputs import JobOutputs
 from cloud_ml.models.train_job import TrainJob
 from support.fake_api import START, FakeApi, make_job
 from support.fake_server import FakeServer
@@ -109,6 +111,17 @@ def test_a_job_is_run_again_with_changes_and_without_its_secrets(run: Run, api: 
     refused = run("jobs", "rerun", "a")
     assert (refused.exit_code, "hdfs_krb_password" in refused.stderr) == (1, True)
     assert run("jobs", "rerun", "a", "-hkp", "new", "-n", "b").exit_code == 0
+
+
+def test_a_copy_of_a_job_that_failed_says_that_it_begins_anew(run: Run, api: FakeApi) -> None:
+    spec = {"job_name": "a", "module_name": "m", "trainer_uri": "fds://cloudml/a.whl"}
+    kept = JobOutputs(uri="fds://cloudml/o", files=1)
+    api.jobs["a"] = make_job("a", phase="Failed", spec=spec, outputs=kept)
+    assert "without the files that a left" in run("jobs", "rerun", "a", "-n", "b").stderr
+    api.checkpoints = [JobCheckpoint(path="1.pt", uri="fds://cloudml/1.pt", saved_at=START)]
+    assert "add --restore-from a\n" in run("jobs", "rerun", "a", "-n", "c").stderr
+    goes_on = run("jobs", "rerun", "a", "-n", "d", "--restore-from", "a")
+    assert "from the beginning" not in goes_on.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ from typing import Any
 
 PREFIX = "/mlflow/"
 _WITHOUT_PREFIX = ("/api/2.0/mlflow", "/ajax-api/2.0/mlflow")
+_HOW_TO_AUTHENTICATE = (
+    "Set a token: export MLFLOW_TRACKING_TOKEN=$(cloudml token create --scope runs:write)"
+)
 _CODES: Mapping[int, str] = {
     400: "INVALID_PARAMETER_VALUE",
     401: "UNAUTHENTICATED",
@@ -29,6 +32,8 @@ def document(path: str, status: int, ours: Mapping[str, Any]) -> dict[str, Any]:
         ours = {**ours, "hint": "Add /mlflow to MLFLOW_TRACKING_URI, as in https://HOST/mlflow"}
     elif not path.startswith(PREFIX):
         return dict(ours)
+    elif status == 401 and ours.get("hint"):
+        ours = {**ours, "hint": _HOW_TO_AUTHENTICATE}
     code = _CODES.get(status, "INTERNAL_ERROR" if status >= 500 else "BAD_REQUEST")
     # A path that is not there, in contrast to a resource: MLflow's client then tries an older call.
     if status == 404 and ours.get("field") is None:

@@ -39,11 +39,13 @@ _ELSEWHERE = {
     ),
     "hp": Lazy(
         "cloud_ml.cli.jobs.tuning_report:hp",
-        "Report the trials of a tuning, by its name or by that of a trial.",
+        "Show a study and its trials; takes the name of the study or of a trial.",
     ),
     "list": Lazy("cloud_ml.cli.jobs.job_list:list_jobs", "List jobs, newest first."),
     "logs": Lazy("cloud_ml.cli.jobs.job_log:logs", "Print the output of a job, as it was written."),
-    "metrics": Lazy("cloud_ml.cli.jobs.top:metrics", "Show what the tasks of a job use, once."),
+    "metrics": Lazy(
+        "cloud_ml.cli.jobs.top:metrics", "Show processors and memory of a job's tasks, once."
+    ),
     "outputs": Lazy("cloud_ml.cli.jobs.outputs:outputs", "List the files that a job left."),
     "reproduce": Lazy(
         "cloud_ml.cli.jobs.reproduce:reproduce",
@@ -54,7 +56,7 @@ _ELSEWHERE = {
         "cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True
     ),
     "submit": Lazy("cloud_ml.cli.jobs.submit:submit", "Submit a train job."),
-    "top": Lazy("cloud_ml.cli.jobs.top:top", "Show what running jobs use."),
+    "top": Lazy("cloud_ml.cli.jobs.top:top", "Show processors and memory of running jobs."),
     "wait": Lazy(
         "cloud_ml.cli.jobs.wait:wait", "Wait until jobs have ended, and exit with their result."
     ),
@@ -121,7 +123,7 @@ def start(session: Session, names: tuple[str, ...]) -> int:
 @click.option("--wait", is_flag=True, help="Come back when their processes have ended.")
 @pass_session
 def pause(session: Session, names: tuple[str, ...], *, wait: bool) -> int:
-    """Have jobs give up their places until they are resumed."""
+    """Stop jobs until you resume them; they keep their folder and checkpoints."""
     from cloud_ml.cli.display.states import states
 
     def take_place(name: str) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloud_ml.models.job import Job
+    from cloud_ml.models.train_job import TrainJob
 
 _SECRETS = ("hdfs_krb_password", "hdfs_krb_keytab")
 _NUMBERED = re.compile(r"-[1-9][0-9]?$")
@@ -103,10 +104,28 @@ def rerun(
         if unasked:
             note(unasked)
         return 0
+    note_start(session, found, wanted)
     return send(
         session, wanted, named="job_name" in given, watch=watch, output=output,
         resubmit_of=resubmit_of,
     )  # fmt: skip
+
+
+def note_start(session: Session, before: Job, wanted: TrainJob) -> None:
+    """Say that a copy of a job that did not succeed begins anew, if that job left anything."""
+    in_folder = wanted.checkpoint is not None and wanted.checkpoint.path
+    if wanted.restore_from or in_folder or not before.finished or before.succeeded:
+        return
+    if session.client.train_job_checkpoints(before.name):
+        note(
+            "Note: it starts from the beginning. To go on from the newest checkpoint of "
+            f"{before.name}, add --restore-from {before.name}"
+        )
+    elif before.outputs is not None and before.outputs.files:
+        note(
+            f"Note: it starts from the beginning, in a folder without the files that {before.name} "
+            "left. To go on in the next job, save to $CLOUDML_CHECKPOINT_DIR (docs/howto/checkpoints.md)"
+        )
 
 
 @click.command()

@@ -50,7 +50,7 @@ _OTHER_SCREEN, _BACK, _REDRAW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
 def top(
     session: Session, names: tuple[str, ...], *, once: bool, every: float, output: str | None
 ) -> None:
-    """Show what running jobs use: processors, memory, processes; and what they report.
+    """Show processors, memory and processes of running jobs, and what they report.
 
     CPU is in percent of one core. MEMORY is the latest sample, PEAK the highest one; a server
     samples every few seconds (its setting engine.usage_period_s).

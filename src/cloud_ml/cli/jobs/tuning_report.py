@@ -15,7 +15,7 @@ from cloud_ml.models.study import STUDIES, Study, Trial, objectives_of, values_o
 _TRIAL = re.compile(r"(.+)-hp-[0-9]+")
 
 
-@click.command("hp", help="Report the trials of a tuning, by its name or by that of a trial.")
+@click.command("hp", help="Show a study and its trials; takes the name of the study or of a trial.")
 @click.argument("name", shell_complete=names_of(STUDIES))
 @output_option()
 @pass_session

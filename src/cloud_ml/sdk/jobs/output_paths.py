@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.models.common import refuse
 from cloud_ml.models.model_files import MODEL_FILES
 from cloud_ml.sdk.models.folders import advice_for_folder, name_of_model_file, without_signature
 
@@ -36,6 +37,21 @@ def output_source(text: str) -> OutputSource | None:
     if found is None or Path(text).exists():
         return None
     return OutputSource(found["job"], found["path"].removeprefix("./"))
+
+
+def refuse_mlflow_uri(source: str) -> None:
+    """Refuse ``models:/NAME/VERSION`` and ``runs:/RUN/PATH`` as the model of a service.
+
+    Raises:
+        InvalidRequest: It is one of them; the hint says how to deploy its files.
+    """
+    if source.startswith(("models:/", "runs:/")) and not Path(source).exists():
+        error = refuse("model_uri", source, "fds://bucket/folder, JOB:PATH, or a file or folder")
+        error.hint = (
+            f"Download its files: mlflow artifacts download -u {source} -d model, then: "
+            "cloudml models deploy NAME VERSION ./model"
+        )
+        raise error
 
 
 def no_such_output(source: OutputSource) -> NotFound:
