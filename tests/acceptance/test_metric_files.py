@@ -217,7 +217,7 @@ def test_histograms_images_and_the_like_are_listed(
     shown = server.cli("runs", "metrics", "files-tags")
     for tag, kind, count, step in tags:
         assert re.search(rf"(?m)^{tag} +{kind} +{count} +{step} ", shown.out), shown.out
-    advice = "cloudml jobs cp -r files-tags: files-tags && tensorboard --logdir files-tags"
+    advice = "cloudml tensorboard create -n files-tags -j files-tags"
     assert advice in shown.err
     described = server.cli("jobs", "describe", "files-tags").out
     assert "weights (6 histograms, step 5)" in described

@@ -16,6 +16,7 @@ from cloud_ml.domain.quotas import Amounts, QuotaSpec, excess
 from cloud_ml.domain.services.routes import Figures
 from cloud_ml.domain.tensorboards.activity import desired_for
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD
+from cloud_ml.domain.workloads.outputs import StoredOutputs
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.gateway.used_tickets import UsedTickets
@@ -190,6 +191,20 @@ def test_new_trials_are_linked(tmp_path: Any) -> None:
     assert linked == {"one": tmp_path / "one", "s-0": study / "0", "s-1": study / "1"}
     folders.make()  # of another attempt
     assert len(list((tmp_path / "runs").iterdir())) == 3
+
+
+async def test_a_job_without_a_folder_shows_its_outputs_when_it_has_ended(served: Served) -> None:
+    uid = (await served.submitted(job_name="plain"))["uid"]
+    early = await made(served, jobs=["plain"])
+    assert (early.status, "when it has ended" in early.text) == (400, True)
+    left = StoredOutputs("fds://cloudml/.outputs/plain-1", files=1)
+    for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING):
+        served.move(uid, phase)
+    served.move(uid, Phase.SUCCEEDED, outputs=left)
+    assert (await made(served, jobs=["plain"])).status == 201
+    record = served.store.find(TENSORBOARD, "default", "curves")
+    assert record is not None
+    assert record.spec.workload.program.arguments[1:] == ("--name=plain", f"--folder={left.uri}")
 
 
 async def test_what_runs_counts_in_the_quota(served: Served) -> None:

@@ -81,7 +81,10 @@ def _check_complete(document: Mapping[str, Any]) -> None:
     if "name" not in document:
         raise click.UsageError("the study has no name: cloudml hp submit NAME …")
     if "trainer_uri" not in document["job"]:
-        raise click.UsageError("without -f FILE, -u URI says what a trial runs")
+        raise click.UsageError(
+            "no code is given; name the script or folder that a trial runs with -u, such as "
+            "cloudml hp submit NAME -u train.py, or a study file with -f"
+        )
 
 
 def _with_module(job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -167,6 +170,8 @@ def _parameter(text: str) -> Any:
     if unknown := next((word for word in words if word not in known), None):
         raise click.UsageError(f"--space …={text!r} has {unknown!r}; write {_SPACE}")
     asked = {"min": json_or_text(low), "max": json_or_text(rest[0])}
+    if not words and all(type(end) is int for end in asked.values()) and asked["max"] > 1:
+        note(f"Note: {low}:{rest[0]} are real numbers; write {low}:{rest[0]}:int for whole ones")
     if "int" in words:
         asked["type"] = "int"
     scale = next((word for word in words if word in _SCALES), None)

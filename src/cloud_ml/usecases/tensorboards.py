@@ -105,6 +105,7 @@ def _spec_of(new: NewTensorBoard) -> TensorBoardSpec:
             f"a TensorBoard shows one of logdir, jobs and study; {both} is given",
             field=shown[-1] if shown else "logdir",
             allowed="logdir fds://BUCKET/PATH, or jobs, or a study",
+            hint="For a job: cloudml tensorboard create NAME --job JOB",
         )
     if len(new.jobs) > MOST_JOBS or len(set(new.jobs)) < len(new.jobs):
         raise refuse("jobs", f"{len(new.jobs)} names", f"at most {MOST_JOBS}, each once")
@@ -192,6 +193,15 @@ class _Sources:
             raise NotFound(f"there is no job {name}", field="jobs", value=name)
         job = record.spec.submitted
         uri = job.tensorboard_logdir or job.output_path
+        if not uri and (stored := record.status.outputs) is not None:
+            uri = stored.uri
+        if not uri and not record.status.phase.terminal:
+            raise _no_folder(
+                "jobs",
+                f"the job {name} writes to no folder of a bucket",
+                "Its event files can be shown when it has ended. To see them while a job runs, set "
+                "output_path when you submit it, and write them there.",
+            )
         return RunSource(_check_uri("jobs", f"the job {name}", uri), name)
 
     def _of_study(self, org: str, name: str) -> RunSource:
@@ -204,15 +214,22 @@ class _Sources:
 
 def _check_uri(field: str, who: str, uri: str | None) -> str:
     if not uri or not uri.startswith("fds://"):
-        raise InvalidRequest(
+        raise _no_folder(
+            field,
             f"{who} writes to no folder of a bucket",
-            field=field,
-            value=uri,
-            allowed="jobs with output_path or tensorboard_logdir, such as fds://BUCKET/PATH",
-            hint="Set output_path when you submit the job; its event files belong there.",
+            "Set output_path when you submit the job; its event files belong there.",
         )
     parse_object_uri(field, uri)
     return uri
+
+
+def _no_folder(field: str, said: str, hint: str) -> InvalidRequest:
+    return InvalidRequest(
+        said,
+        field=field,
+        allowed="jobs with output_path, tensorboard_logdir or outputs",
+        hint=hint,
+    )
 
 
 def _field_of(spec: TensorBoardSpec) -> str:

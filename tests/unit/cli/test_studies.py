@@ -106,11 +106,20 @@ def test_the_module_is_that_of_local_code(tmp_path: Path) -> None:
     assert named.job["module_name"] == "fit"
 
 
+def test_a_range_between_whole_numbers_is_said_to_be_one_of_real_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = {"trainer_uri": "fds://cloudml/a", "space": ("depth=2:8", "rate=0:1", "n=2:8:int")}
+    assert study_of(None, "rates", options).space["depth"] == {"min": 2, "max": 8}
+    told = "Note: 2:8 are real numbers; write 2:8:int for whole ones\n"
+    assert capsys.readouterr().err == told
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ((), "the study has no name"),
-        (("rates",), "-u URI says what a trial runs"),
+        (("rates",), "the script or folder that a trial runs with -u"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr"), "NAME=VALUE,VALUE or NAME=MIN:MAX"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr=1:2:cubic"), "'cubic'"),
         (

@@ -39,11 +39,13 @@ def summary_words(found: Sequence[SummaryTag], job: Job, most: int) -> list[str]
 
 
 def _command(job: Job) -> str:
-    """What shows the event files of a job. Its working folder is seen by no TensorBoard of ours."""
+    """What shows the event files of a job. Its working folder is seen by no TensorBoard before it
+    has ended.
+    """
     name = job.name
     if job.spec.get("tensorboard_logdir"):  # it was created with the job
         return f"cloudml tensorboard open {name}"
-    if job.spec.get("output_path"):
+    if job.spec.get("output_path") or job.outputs is not None:
         return f"cloudml tensorboard create -n {name} -j {name}"
     return f"cloudml jobs cp -r {name}: {name} && tensorboard --logdir {name}"
 
