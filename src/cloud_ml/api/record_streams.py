@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from cloud_ml.api.auth import Call
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.state.epochs import epoch_of
-from cloud_ml.usecases.feed import RecordChange, check_epoch
+from cloud_ml.usecases.feed import RecordChange, RecordFeed, check_epoch
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -44,8 +45,10 @@ async def of_all(
     if start is None:
         start = newest
     check_epoch(start, newest)
-    seen = here.feed_of(kind).watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
-    return streams.events(_messages(seen, document, word, start, here.settings.stream_limit_s))
+    feed = here.feed_of(kind)
+    seen = feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
+    message = partial(_message, feed, document, word)
+    return streams.events(_messages(seen, message, start, here.settings.stream_limit_s))
 
 
 async def of_one(
@@ -76,7 +79,8 @@ async def of_one(
     )
     if start is not None:
         check_epoch(start, max(newest, record.revision), known=record.revision)
-    seen = here.feed_of(kind).watch(
+    feed = here.feed_of(kind)
+    seen = feed.watch(
         key.org,
         uid=key.uid,
         after=at if start is None else start,
@@ -84,27 +88,35 @@ async def of_one(
     )
     first = RecordChange(at, key.uid, key.org, key.name, record) if start is None else None
     limit_s = here.settings.stream_limit_s
+    message = partial(_message, feed, document, word)
     return streams.events(
-        _messages(seen, document, word, start or 0, limit_s, first=first, to_the_end=True)
+        _messages(seen, message, start or 0, limit_s, first=first, to_the_end=True)
     )
+
+
+async def _message(
+    feed: RecordFeed[S, T], document: Document[S, T], word: str, one: RecordChange[S, T]
+) -> bytes:
+    """What all are told of a change who watch with the same document and word."""
+
+    async def make() -> bytes:
+        told = await document(one)
+        if told is None:
+            return sse.NOTHING_NEW
+        return sse.message("gone" if one.record is None else word, one.revision, told)
+
+    return await feed.make_once((word, one.uid, one.revision, one.record is None), make)
 
 
 async def _messages(
     seen: AsyncGenerator[RecordChange[S, T] | None],
-    document: Document[S, T],
-    word: str,
+    message: Callable[[RecordChange[S, T]], Awaitable[bytes]],
     start: int,
     limit_s: float,
     *,
     first: RecordChange[S, T] | None = None,
     to_the_end: bool = False,
 ) -> AsyncGenerator[bytes]:
-    async def message(one: RecordChange[S, T]) -> bytes:
-        told = await document(one)
-        if told is None:
-            return sse.NOTHING_NEW
-        return sse.message("gone" if one.record is None else word, one.revision, told)
-
     loop = asyncio.get_running_loop()
     over = loop.time() + limit_s
     yield sse.AGAIN + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())

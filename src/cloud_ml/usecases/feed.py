@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -36,6 +36,7 @@ _NOTHING_KEPT = 2**62
 
 S = TypeVar("S")
 T = TypeVar("T")
+M = TypeVar("M")
 logger = logging.getLogger(__name__)
 
 
@@ -98,6 +99,7 @@ class RecordFeed(Generic[S, T]):
         self._newest = 0
         self._watchers: set[asyncio.Event] = set()
         self._follower: asyncio.Task[None] | None = None
+        self._making: dict[Hashable, asyncio.Task[Any]] = {}
 
     @property
     def watchers(self) -> int:
@@ -149,6 +151,23 @@ class RecordFeed(Generic[S, T]):
             if not self._watchers and self._follower is not None:
                 self._follower.cancel()
                 self._follower = None
+
+    async def make_once(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, M]]) -> M:
+        """What ``make`` returns. All who ask with the same ``key`` while it runs get the same: a
+        change is told to all watchers at the same moment, and may take a look at the store.
+        """
+        task = self._making.get(key)
+        if task is None:
+            task = self._making[key] = asyncio.create_task(make())
+            task.add_done_callback(lambda made: self._end_making(key, made))
+        # One who goes does not end it for the others.
+        made: M = await asyncio.shield(task)
+        return made
+
+    def _end_making(self, key: Hashable, made: asyncio.Task[Any]) -> None:
+        self._making.pop(key, None)
+        if not made.cancelled():
+            made.exception()  # seen, should all who have asked be gone
 
     async def _since(
         self, after: int, scope: str | None, uid: str | None

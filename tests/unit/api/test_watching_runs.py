@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from cloud_ml.aio.client import AsyncCloudMlClient
+from cloud_ml.api.platform import Platform
+from cloud_ml.api.routes import runs
 from cloud_ml.domain.tracking.runs import RUN
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import NotFound
 from cloud_ml.models.metrics import LoggedValue
+from cloud_ml.models.run import Run
 from support.listening import listening
 from support.platform import Caller, Served
 from support.server_events import events
@@ -147,6 +150,32 @@ async def test_an_organisation_hears_of_its_own_runs_only(served: Served) -> Non
         assert (await following(streams[0]))[2]["uid"] == own
         assert (await following(streams[1]))[2]["run"]["name"] == "secret"
         assert [(await following(streams[2]))[2]["uid"] for _ in range(2)] == [foreign, own]
+
+
+async def test_a_change_that_many_watch_is_read_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, described = await create(served.member), list[str]()
+    describe = runs._describe
+
+    def count(here: Platform, org: str, uid: str) -> Run:
+        described.append(uid)
+        return describe(here, org, uid)
+
+    async with contextlib.AsyncExitStack() as opened:
+        paths = ["/api/v1/runs/-/watch"] * 3 + [f"/api/v1/runs/{run}/watch"] * 3
+        open_ = [await opened.enter_async_context(served.member.open(path)) for path in paths]
+        streams = [events(one) for one in open_]
+        for stream in streams:
+            await following(stream)
+        await finish(served, run)
+        for stream in streams:
+            assert (await following(stream))[2]["run"]["state"] == "FINISHED"
+        monkeypatch.setattr(runs, "_describe", count)
+        await change(served, "set-tag", run, key="mlflow.runName", value="two")
+        for stream in streams:
+            assert (await following(stream))[2]["run"]["name"] == "two"
+    assert described == [run]
 
 
 @pytest.mark.parametrize("path", ["", "?wait=60", "?wait=60&revision=1", "/watch"])
