@@ -185,9 +185,25 @@ def _sentence(client: CloudMlClient, name: str, found: Sequence[Target]) -> str:
 
     jobs = (one.name for one in client.list_train_jobs(limit=_LOOKED_AT))
     services = (one.name for one in client.list_model_services(limit=_LOOKED_AT))
+    if told := _study_sentence(client, name):
+        return told
     near = get_close_matches(name, {*jobs, *services}, n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     return f"there is no job and no model service {name}{hint} The full commands are:"
+
+
+def _study_sentence(client: CloudMlClient, name: str) -> str:
+    """What to type where the name is that of a study."""
+    from cloud_ml.errors import CloudMlError
+
+    try:
+        study = client.studies.describe(name)
+    except CloudMlError:
+        return ""
+    return (
+        f"{name} is a study; use: cloudml hp describe, trials, stop or delete {name}. Its trials "
+        f"are jobs: cloudml logs {study.name}-hp-0. For a job or a model service:"
+    )
 
 
 def _without(words: Sequence[str], names: Sequence[str]) -> Sequence[str]:

@@ -123,6 +123,7 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--user": "use: cloudml jobs list --user USER -o name | xargs cloudml jobs cancel",
     },
     "cloudml jobs submit": {
+        "--after": "use: cloudml jobs wait FIRST && cloudml jobs submit …",
         "--account": "the key decides the organisation; use: cloudml --context NAME before the "
         "command",
         "--accelerators": "use --gpus N",

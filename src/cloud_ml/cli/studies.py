@@ -27,7 +27,7 @@ from cloud_ml.cli.options import Option
 from cloud_ml.cli.resource_group import json_or_text, resource_group
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.study_documents import changes_of, study_of
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import check_name
 from cloud_ml.models.study import (
     STUDIES,
@@ -210,7 +210,15 @@ def submit(
     """
     options["module_name"] = _one_of("MODULE", module, "-m", options["module_name"])
     options["trainer_uri"] = _one_of("TRAINER", trainer, "-u", options["trainer_uri"])
-    study = _send(session, study_of(file, _one_of("NAME", name, "-n", named), options))
+    new = study_of(file, _one_of("NAME", name, "-n", named), options)
+    try:
+        study = _send(session, new)
+    except AlreadyExists as error:
+        error.hint = error.hint or (
+            f"Run more of its trials: cloudml hp extend {new.name} --trials N · remove it: cloudml "
+            f"hp delete {new.name}"
+        )
+        raise
     if not watch:
         if not echo_as(output, study, study.name):
             echo(f"{study.name} is submitted ({study.phase})")

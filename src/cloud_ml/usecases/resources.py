@@ -222,8 +222,11 @@ class Resources(Generic[NewT, ViewT, S, T]):
         phase = self._kind.index_of(record.status)
         ended = described.succeeded | described.failed
         if phase in ended - described.at_end.get(action, frozenset()):
+            possible = [name for name, phases in described.at_end.items() if phase in phases]
             raise Conflict(
-                f"{record.key.name} is {phase}: there is nothing to {action}", field="phase"
+                f"{record.key.name} is {phase}: there is nothing to {action}",
+                field="phase",
+                allowed=", ".join([*possible, f"or a new {described.name} of another name"]),
             )
         said = Event(now, f"{action.capitalize()}Requested", f"{action} requested by {caller.user}")
         change = self._resource.actions[action]

@@ -119,7 +119,7 @@ def test_a_copy_of_a_job_that_failed_says_that_it_begins_anew(run: Run, api: Fak
     api.jobs["a"] = make_job("a", phase="Failed", spec=spec, outputs=kept)
     assert "without the files that a left" in run("jobs", "rerun", "a", "-n", "b").stderr
     api.checkpoints = [JobCheckpoint(path="1.pt", uri="fds://cloudml/1.pt", saved_at=START)]
-    assert "add --restore-from a\n" in run("jobs", "rerun", "a", "-n", "c").stderr
+    assert "add --restore-from a;" in run("jobs", "rerun", "a", "-n", "c").stderr
     goes_on = run("jobs", "rerun", "a", "-n", "d", "--restore-from", "a")
     assert "from the beginning" not in goes_on.stderr
 

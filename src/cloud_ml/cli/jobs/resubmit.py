@@ -119,7 +119,8 @@ def note_start(session: Session, before: Job, wanted: TrainJob) -> None:
     if session.client.train_job_checkpoints(before.name):
         note(
             "Note: it starts from the beginning. To go on from the newest checkpoint of "
-            f"{before.name}, add --restore-from {before.name}"
+            f"{before.name}, add --restore-from {before.name}; your code finds its path in "
+            "CLOUDML_RESTORE_FROM"
         )
     elif before.outputs is not None and before.outputs.files:
         note(
