@@ -1,28 +1,28 @@
 """``SqlStateStore``: the contract of ``state.base`` on a SQL database. Each method is one
 transaction.
 
-What a transaction does is said here; how rows are read and written is said in the rooms beside:
-``records``, ``listing``, ``events``, ``changes``, ``marks``, ``audit``, ``leases``, ``counters``.
+What a transaction that writes does is said here, and what only reads in ``queries``. How rows are
+read and written is said in the rooms beside: ``records``, ``listing``, ``events``, ``changes``,
+``marks``, ``audit``, ``leases``, ``counters``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 
-from cloud_ml.domain.audit import AuditEntry, AuditFilter
-from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
+from cloud_ml.domain.audit import AuditEntry
+from cloud_ml.domain.records import Event, Kind, ParentRef, Record
 from cloud_ml.domain.tracking.runs import NewRun
 from cloud_ml.state import items, rules
-from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
+from cloud_ml.state.base import Fence, Lease, Once
 from cloud_ml.state.lease_observations import LeaseObservations
-from cloud_ml.state.matching import EVERYTHING, Match, all_tags
+from cloud_ml.state.matching import all_tags
 from cloud_ml.state.sql import audit as audit_rows
-from cloud_ml.state.sql import changes, counters, finding, leases, listing, marks, records, tags
+from cloud_ml.state.sql import counters, leases, marks, records, tags
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.connections import ReadConnections
 from cloud_ml.state.sql.dialects import Database, open_database
@@ -30,6 +30,7 @@ from cloud_ml.state.sql.dialects.base import READERS
 from cloud_ml.state.sql.items import ItemRecords, KeptRecord
 from cloud_ml.state.sql.metrics.rows import release_points
 from cloud_ml.state.sql.metrics.store import SqlMetricStore
+from cloud_ml.state.sql.queries import StateQueries
 from cloud_ml.state.sql.statements import Row
 from cloud_ml.state.sql.tracking import rows as run_rows
 from cloud_ml.state.sql.tracking.store import SqlTrackingStore
@@ -40,7 +41,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class SqlStateStore(StateStore):
+class SqlStateStore(StateQueries):
     """A state store in a database. Thread-safe; several processes may open the same database.
 
     Args:
@@ -58,13 +59,12 @@ class SqlStateStore(StateStore):
         clock: Callable[[], datetime] = rules.utc_now,
         took: Callable[[float], None] = lambda _: None,
     ) -> None:
+        super().__init__(ReadConnections(database), ItemRecords())
         self._database = database
         self._retention = retention
         self._clock = clock
         self._lease_observations = LeaseObservations()
-        self._items = ItemRecords()
         self._wakeups = Wakeups()
-        self._reading = ReadConnections(database)
         self._writer = Writer(
             database.writer,
             committed=self._wakeups.notify,
@@ -177,81 +177,6 @@ class SqlStateStore(StateStore):
             return self._decoded(connection, kind, row)
 
         return self._writer.run(work)
-
-    def has_made(self, kind: Kind[Any, Any], org: str, idempotency_key: str) -> bool:
-        """See ``StateStore.has_made``."""
-        if not rules.is_storable(org, idempotency_key):
-            return False
-        with self._reading() as connection:
-            return marks.made_by(connection, kind, org, idempotency_key) is not None
-
-    def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
-        """See ``StateStore.get``."""
-        if not rules.is_storable(uid):
-            return None
-        with self._reading() as connection:
-            if kind.items is not None:
-                return self._items.get(connection, kind, uid)
-            row = records.get(connection, kind, uid)
-        return None if row is None else records.decode(kind, row)
-
-    def documents(
-        self, kind: Kind[Any, Any], uids: Collection[str]
-    ) -> Mapping[str, tuple[Any, Any]]:
-        """See ``StateStore.documents``."""
-        with self._reading() as connection:
-            rows = records.texts(connection, kind, [uid for uid in uids if rules.is_storable(uid)])
-        found: dict[str, tuple[Any, Any]] = {}
-        for row in rows:
-            with suppress(ValueError, RecursionError):
-                found[row.uid] = (
-                    rules.from_text(_document, row.spec),
-                    rules.from_text(_document, row.status),
-                )
-        return found
-
-    def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
-        """See ``StateStore.find``."""
-        if not rules.is_storable(org, name):
-            return None
-        with self._reading() as connection:
-            if kind.items is not None:
-                return self._items.find(connection, kind, org, name)
-            row = records.find(connection, kind, org, name)
-        return None if row is None else records.decode(kind, row)
-
-    def list(
-        self,
-        kind: Kind[Any, Any],
-        *,
-        org: str | None = None,
-        indexes: Collection[str] | None = None,
-        match: Match = EVERYTHING,
-        after: int | None = None,
-        limit: int = 50,
-    ) -> Page[Summary]:
-        """See ``StateStore.list``."""
-        rules.check_page(limit, indexes)
-        if not rules.is_storable(org, match.name, match.prefix, *match.words):
-            return Page((), None)
-        with self._reading() as connection:
-            if match == EVERYTHING:
-                return listing.page(
-                    connection, kind, org=org, indexes=indexes, after=after, limit=limit
-                )
-            return finding.page(
-                connection, kind, org=org, indexes=indexes, match=match, after=after, limit=limit
-            )
-
-    def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
-        """See ``StateStore.counts``."""
-        with self._reading() as connection:
-            return listing.counts(connection, kind)
-
-    def count(self, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
-        """See ``StateStore.count``."""
-        with self._reading() as connection:
-            return listing.count(connection, kind, org=org, most=most, tag=tag)
 
     def change_spec(
         self,
@@ -414,14 +339,6 @@ class SqlStateStore(StateStore):
 
         self._writer.run(work)
 
-    def events(self, uid: str, *, after: int = 0, limit: int = 1000) -> Sequence[Event]:
-        """See ``StateStore.events``."""
-        rules.check_page(limit, None)
-        if not rules.is_storable(uid):
-            return ()
-        with self._reading() as connection:
-            return event_rows.read(connection, uid, after=after, limit=limit)
-
     def remember(self, once: Once) -> None:
         """See ``StateStore.remember``."""
 
@@ -434,29 +351,6 @@ class SqlStateStore(StateStore):
     def add_audit(self, entry: AuditEntry) -> None:
         """See ``StateStore.add_audit``."""
         self._writer.run(lambda c: audit_rows.append(c, entry), wake=False)
-
-    def audit(
-        self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
-    ) -> Page[AuditEntry]:
-        """See ``StateStore.audit``."""
-        rules.check_page(limit, None)
-        if not rules.is_storable(
-            wanted.org, wanted.user, wanted.key, wanted.operation, wanted.target, wanted.outcome
-        ):
-            return Page((), None)
-        with self._reading() as connection:
-            return audit_rows.page(connection, wanted, after=after, limit=limit)
-
-    def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
-        """See ``StateStore.changes``."""
-        rules.check_page(limit, None)
-        with self._reading() as connection:
-            return changes.after(connection, after, limit=limit)
-
-    def revision(self) -> int:
-        """See ``StateStore.revision``."""
-        with self._reading() as connection:
-            return counters.revision(connection)
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See ``StateStore.subscribe``."""
@@ -475,11 +369,6 @@ class SqlStateStore(StateStore):
             observations.forget(name)
         return lease
 
-    def find_lease(self, name: str) -> Lease | None:
-        """See ``StateStore.find_lease``."""
-        with self._reading() as connection:
-            return leases.find(connection, name)
-
     def release_lease(self, lease: Lease) -> None:
         """See ``StateStore.release_lease``."""
         self._writer.run(lambda c: leases.release(c, lease), wake=False)
@@ -488,10 +377,6 @@ class SqlStateStore(StateStore):
         """See ``StateStore.prune``."""
         while self._writer.run(lambda c: marks.drop_some(c, now, self._retention), wake=False):
             pass
-
-    def read_here(self) -> bool:
-        """See ``StateStore.read_here``."""
-        return self._reading.read_here()
 
     def close(self) -> None:
         """See ``StateStore.close``."""
@@ -544,11 +429,6 @@ class SqlStateStore(StateStore):
         if said:
             _append(connection, uid, said, position)
             event_rows.drop_old(connection, uid, most=self._retention.record_events)
-
-
-def _document(value: Any) -> Any:
-    """A stored document as it is."""
-    return value
 
 
 def _alive(record: Record[S, T] | None, kind: Kind[S, T], key: str | None) -> Record[S, T]:
