@@ -3,7 +3,7 @@ transaction.
 
 What a transaction that writes does is said here, and what only reads in ``queries``. How rows are
 read and written is said in the rooms beside: ``records``, ``listing``, ``events``, ``changes``,
-``marks``, ``audit``, ``leases``, ``counters``.
+``marks``, ``requests``, ``audit``, ``leases``, ``counters``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cloud_ml.state.base import Fence, Lease, Once
 from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.matching import all_tags
 from cloud_ml.state.sql import audit as audit_rows
-from cloud_ml.state.sql import counters, leases, marks, records, tags
+from cloud_ml.state.sql import counters, leases, marks, records, requests, tags
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.connections import ReadConnections
 from cloud_ml.state.sql.dialects import Database, open_database
@@ -173,7 +173,7 @@ class SqlStateStore(StateQueries):
             if run is not None:
                 run_rows.add(connection, row.number, org, run)
             marks.add_key(connection, kind, org, idempotency_key, uid=uid, now=now)
-            _use_up(connection, once, name)
+            requests.use_up(connection, once, name)
             return self._decoded(connection, kind, row)
 
         return self._writer.run(work)
@@ -193,10 +193,10 @@ class SqlStateStore(StateQueries):
 
         def work(connection: Connection) -> Record[S, T]:
             leases.check_fence(connection, fence)
-            row = _existing(connection, kind, uid, once)
+            row = requests.find_row(connection, kind, uid, once)
             spec = records.decode_spec(kind, row)
             changed = change(spec)
-            _use_up(connection, rules.with_change(once, spec, changed), row.name)
+            requests.use_up(connection, rules.with_change(once, spec, changed), row.name)
             if changed == spec:
                 return self._decoded(connection, kind, row)
             position = counters.advance(connection, revisions=1, events=len(events))
@@ -231,7 +231,7 @@ class SqlStateStore(StateQueries):
         rules.check_names((), name=name)
 
         def work(connection: Connection) -> Record[S, T]:
-            row = _mutable(connection, kind, uid, once)
+            row = requests.claim_row(connection, kind, uid, once)
             if row.name == name:
                 return self._decoded(connection, kind, row)
             if (taken := records.find(connection, kind, row.org, name)) is not None:
@@ -257,7 +257,7 @@ class SqlStateStore(StateQueries):
 
         def work(connection: Connection) -> Record[S, T]:
             leases.check_fence(connection, fence)
-            row = _mutable(connection, kind, uid, once)
+            row = requests.claim_row(connection, kind, uid, once)
             if row.delete_requested_at is not None:
                 return self._decoded(connection, kind, row)
             position = counters.advance(connection, revisions=1, events=len(events))
@@ -301,7 +301,7 @@ class SqlStateStore(StateQueries):
             key = found.record.key
             tags.keep(connection, found.number, kind.name, key.org, kind.status_tags(status))
             self._append(connection, uid, events, position)
-            _use_up(connection, once, key.name)
+            requests.use_up(connection, once, key.name)
             return found
 
         found = self._writer.run(work)
@@ -344,7 +344,7 @@ class SqlStateStore(StateQueries):
 
         def work(connection: Connection) -> None:
             marks.check_unseen(connection, once)
-            _use_up(connection, once, "")
+            requests.use_up(connection, once, "")
 
         self._writer.run(work, wake=False)
 
@@ -435,38 +435,6 @@ def _alive(record: Record[S, T] | None, kind: Kind[S, T], key: str | None) -> Re
     if record is None:
         raise rules.record_gone(kind, str(key))
     return record
-
-
-def _mutable(connection: Connection, kind: Kind[Any, Any], uid: str, once: Once | None) -> Row:
-    """The row a request wants to change; its token is used up even if nothing changes.
-
-    Raises:
-        Unauthenticated: The token was seen before.
-        NotFound: No such record.
-    """
-    row = _existing(connection, kind, uid, once)
-    _use_up(connection, once, row.name)
-    return row
-
-
-def _existing(connection: Connection, kind: Kind[Any, Any], uid: str, once: Once | None) -> Row:
-    """The row a request wants to change, if its token is new.
-
-    Raises:
-        Unauthenticated: The token was seen before.
-        NotFound: No such record.
-    """
-    marks.check_unseen(connection, once)
-    row = records.get(connection, kind, uid)
-    if row is None:
-        raise rules.not_found(kind, uid)
-    return row
-
-
-def _use_up(connection: Connection, once: Once | None, name: str) -> None:
-    """Note the token of a mutation, and in the audit log whose it was."""
-    marks.add_token(connection, once)
-    audit_rows.append_of(connection, once, name)
 
 
 def _append(

@@ -27,7 +27,7 @@ from cloud_ml.domain.tracking.runs import (
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state import rules, tracking_rules
 from cloud_ml.state.base import Once
-from cloud_ml.state.sql import audit, counters, marks
+from cloud_ml.state.sql import counters, marks, requests
 from cloud_ml.state.sql import records as record_rows
 from cloud_ml.state.sql.metrics.rows import SqlSeriesRows
 from cloud_ml.state.sql.statements import Among, ListStatement, Row
@@ -89,7 +89,7 @@ class SqlTrackingStore(TrackingStore):
                 raise tracking_rules.too_many_experiments(org, most)
             _check_tags_of_all(connection, None, experiment)
             rows.add_experiment(connection, experiment)
-            _use_up(connection, once, experiment.id)
+            requests.use_up(connection, once, experiment.id)
 
         self._writer.run(work, wake=False)
 
@@ -113,7 +113,7 @@ class SqlTrackingStore(TrackingStore):
             _check_tags_of_all(connection, stored, after)
             write = rows.add_experiment if stored is None else rows.change_experiment
             write(connection, after)
-            _use_up(connection, once, id_)
+            requests.use_up(connection, once, id_)
             return after
 
         return self._writer.run(work, wake=False)
@@ -157,7 +157,7 @@ class SqlTrackingStore(TrackingStore):
         def work(connection: Connection) -> RunRow:
             marks.check_unseen(connection, once)
             after = _change(connection, _existing(connection, uid), change, now)
-            _use_up(connection, once, uid)
+            requests.use_up(connection, once, uid)
             return after
 
         return self._writer.run(work, wake=tracking_rules.may_be_news(change))
@@ -182,7 +182,7 @@ class SqlTrackingStore(TrackingStore):
             batch = LogBatch(tags={**tags, ATTEMPT_TAG: str(attempt)})
             _log_tags(connection, run, batch, limits)
             rows.change(connection, tracking_rules.changed(run, RunChange(experiment=experiment)))
-            _use_up(connection, once, uid)
+            requests.use_up(connection, once, uid)
             return True
 
         return self._writer.run(work, wake=False)
@@ -217,7 +217,7 @@ class SqlTrackingStore(TrackingStore):
                 # All or nothing: the error also rolls back what was written above.
                 if refused:
                     raise InvalidRequest("; ".join(refused[:5]), field="metrics")
-            _use_up(connection, once, uid)
+            requests.use_up(connection, once, uid)
 
         self._writer.run(work, wake=bool(batch.name))
 
@@ -330,9 +330,3 @@ def _log_tags(connection: Connection, run: RunRow, batch: LogBatch, limits: Trac
     tracking_rules.check_characters("tags", {**there, **tags}, limits.characters)
     TAGS.add(connection, run.number, run.org, new)
     TAGS.change(connection, run.number, {key: tags[key] for key in tags if key in there})
-
-
-def _use_up(connection: Connection, once: Once | None, name: str) -> None:
-    """Note the token of a mutation, and in the audit log whose it was."""
-    marks.add_token(connection, once)
-    audit.append_of(connection, once, name)
