@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -636,6 +637,11 @@ def test_what_helps_a_job_of_several_tasks() -> None:
         _failed("OOMKilled", cluster_spec=own)
     )
     assert "job.report(step)" in next_step(_failed("NoProgress"))
+    array = replace(_failed("NonZeroExit", array="0-9"), message="task-7 exited with code 1")
+    assert next_step(array) == (
+        "Look at its log: cloudml jobs logs a --task task-7 -n 50 · run it alone: cloudml jobs rerun a "
+        "--array 7"
+    )
     assert next_step(_failed("NoDistributedRecipe")).endswith(
         "cloudml jobs rerun a --recipe pytorch (or tensorflow, dask, mpi, cluster)"
     )
