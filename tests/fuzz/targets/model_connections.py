@@ -123,7 +123,7 @@ _KEPT = Encoder()
 
 
 @target(
-    "net.http2.connection", "net.http2.requests", "net.http2.outgoing", "net.http2.frames", "net.http2.headers", "serving.grpc.service", "serving.grpc.calls",
+    "net.http2.connection", "net.http2.requests", "net.http2.stream_table", "net.http2.outgoing", "net.http2.frames", "net.http2.headers", "serving.grpc.service", "serving.grpc.calls",
     seeds=[_asks(PREDICT, PREDICTIONS[0]), _asks(INFER, INFERENCES[1], ("grpc-timeout", "1S"), ("grpc-encoding", "gzip")),
            _asks(PREDICT, PREDICTIONS[0], encoder=_KEPT) + _asks(PREDICT, PREDICTIONS[2], stream=3, encoder=_KEPT) + _asks(INFER, INFERENCES[0], stream=5, encoder=_KEPT),
            frames.settings({4: 3, 5: 16384}) + _asks(PREDICT, PREDICTIONS[0]) + frames.window_update(1, 5) + frames.reset(1, 8),

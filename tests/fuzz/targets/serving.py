@@ -227,6 +227,7 @@ _PARTS = b"\x83\x86\x44\x06/parts"
 @target(
     "net.http2.connection",
     "net.http2.requests",
+    "net.http2.stream_table",
     seeds=[
         frames.frame(1, 4, 1, _HEAD)
         + frames.frame(0, 1, 1, b"body")

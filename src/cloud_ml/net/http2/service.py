@@ -11,7 +11,7 @@ H = TypeVar("H")
 
 
 class Answers(Protocol):
-    """The way back on a connection: ``Requests`` says what each does."""
+    """The way back on a connection: ``StreamTable`` says what each does."""
 
     def waits(self, number: int) -> bool: ...
     def answer(
