@@ -11,14 +11,13 @@ from collections.abc import Callable
 from typing import cast
 
 from cloud_ml.gateway.answer_heads import translate_head
-from cloud_ml.gateway.call_table import Caller, CallTable, ReplicaCall
-from cloud_ml.gateway.client_limits import ClientLimits, ControlFrameBudget
+from cloud_ml.gateway.call_table import ReplicaCall
+from cloud_ml.gateway.client_limits import ClientLimits
+from cloud_ml.gateway.http2_calls import Http2Calls
 from cloud_ml.net.budget import Budget
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import ConnectionFault
 from cloud_ml.net.http2.headers import Blocks, Split
-from cloud_ml.net.http2.outgoing import Outgoing
-from cloud_ml.net.http2.stream import Received
 from cloud_ml.net.turns import Turns
 from cloud_ml.net.work_share import WorkShare
 
@@ -41,7 +40,7 @@ def frame_units(kind: int, size: int) -> int:
     return 1 + (size >> 4 if kind in _COSTLY else size >> 12)
 
 
-class Http2Client(asyncio.Protocol):
+class Http2Client(Http2Calls, asyncio.Protocol):
     """One connection to a replica.
 
     Args:
@@ -64,28 +63,19 @@ class Http2Client(asyncio.Protocol):
         report: Callable[[str], None],
         bodies: Budget,
     ) -> None:
-        self._limits = limits
-        self._outgoing = Outgoing(turns)
-        self._gone: Callable[[Http2Client], None] | None = gone
+        super().__init__(limits, turns, gone, report=report, bodies=bodies)
         self._share = share
-        self._report = report
-        self._transport: asyncio.Transport | None = None
         self._heads = Blocks(
             lambda fields: translate_head(fields, limits.fields), limits.head_bytes
         )
-        self._calls = CallTable(limits.window, bodies)
-        self._control = ControlFrameBudget(limits.control_frames)
-        self._most = 100  # until the replica says another number
         self._rest = b""
         self._split = Split(limits.head_bytes)
         self._settled = False
         self._deferred = False  # bytes wait for a later turn
-        self._paused = False  # the replica does not read
         self._buffered = 0  # bytes that waited for it when it stopped
         self._moved = False  # a frame became whole since the last tick
         self._age = self._partial_s = self._unread_s = 0
         self._unacknowledged = 0
-        self.open = False
         self.lost = False
 
     # --- the transport ---
@@ -165,134 +155,6 @@ class Http2Client(asyncio.Protocol):
                 frames.ENHANCE_YOUR_CALM, f"a frame or head unfinished for {limits.head_s} s"
             )
         return None
-
-    def _end_stalled(self) -> None:
-        """Fail calls whose answer began and does not go on, and those that the replica does not
-        read.
-        """
-        for number, call in self._calls:
-            if call.head is None or call.caller.streams:
-                continue
-            call.silent_s += 1
-            if call.silent_s > self._limits.stalled_s:
-                self._report(f"an answer that paused for {self._limits.stalled_s:g} s")
-                self._give_up(number)
-                call.caller.failed(refused=False)
-        for number in self._outgoing.overdue(self._limits.unread_s):
-            unread = self._calls.find(number)
-            if unread is not None:
-                self._report(f"a request left unread for {self._limits.unread_s} s")
-                self._give_up(number)
-                unread.caller.failed(refused=False)
-
-    # --- calls out ---
-
-    def call(self, head: bytes, body: Received, caller: Caller) -> None:
-        """Send a whole request; ``head`` is a block of headers that needs no table. Only while
-        ``open``.
-        """
-        if self._paused or len(self._calls) >= self._most:
-            self._calls.enqueue(head, body, caller)
-            return
-        number, call = self._calls.begin(caller)
-        self._control.earn(len(body))
-        self._outgoing.message(number, call.stream, head, body)
-        # RFC 9113, section 5.1.1: numbers of streams are not used twice, and end at 2**31 - 1.
-        if self._calls.next > frames.LARGEST_WINDOW:
-            self._leave()
-
-    def begin(self, head: bytes, caller: Caller) -> int:
-        """Begin a request whose body comes piece by piece; its number, or 0 where there are too
-        many already.
-        """
-        if len(self._calls) >= self._most:
-            return 0
-        number, call = self._calls.begin(caller)
-        call.asked = False
-        self._outgoing.begin(number, head)
-        return number
-
-    def push(self, number: int, data: bytes, *, ended: bool) -> int:
-        """A piece of such a body, and whether it was the last; how many bytes the replica has
-        not taken yet.
-        """
-        call = self._calls.find(number)
-        if call is None:
-            return 0
-        if data:
-            self._control.earn(len(data))
-            self._outgoing.push(number, call.stream, data)
-        if ended:
-            call.asked = True
-            self._outgoing.end(number)
-        return self._outgoing.holds(number)
-
-    def pause(self, number: int) -> None:
-        """Let the replica send no more of an answer than its window, until ``resume``."""
-        call = self._calls.find(number)
-        if call is not None:
-            call.paused = True
-
-    def resume(self, number: int) -> None:
-        """Let the replica send on."""
-        call = self._calls.find(number)
-        if call is not None and call.paused:
-            call.paused = False
-            self._acknowledge(number, call, 0)
-
-    def when_read(self, number: int, resume: Callable[[], None]) -> None:
-        """Call ``resume`` in a later turn, once the replica has taken what was pushed."""
-        self._outgoing.when_out(number, resume)
-
-    def cancel(self, caller: Caller) -> None:
-        """Nobody waits for this answer any more."""
-        number = self._calls.number_of(caller)
-        if number:
-            self._give_up(number)
-        else:
-            self._calls.remove(caller)
-        self._go_on()
-
-    def leave(self) -> None:
-        """Make no further call; close when the last answer is in."""
-        self._leave()
-        self._go_on()
-
-    def abort(self) -> None:
-        """End the connection at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _leave(self) -> None:
-        self.open = False
-        gone, self._gone = self._gone, None
-        if gone is not None:
-            gone(self)
-
-    def _go_on(self) -> None:
-        calls = self._calls
-        while calls.queued and len(calls) < self._most and self.open and not self._paused:
-            self.call(*calls.dequeue())
-        if not self.open:
-            while calls.queued:
-                # They never had a stream, so another replica may answer them.
-                calls.dequeue()[2].failed(refused=True)
-            if not calls and self._transport is not None:
-                self._outgoing.flush()
-                self._transport.close()
-
-    def _give_up(self, number: int) -> None:
-        """Tell the replica that this call is over."""
-        self._outgoing.drop(number)
-        self._calls.end(number, for_both=False)
-        self._outgoing.send(frames.reset(number, frames.CANCEL))
-
-    def _fail_all(self) -> None:
-        begun, queued = self._calls.clear()
-        for caller in begun:
-            caller.failed(refused=False)
-        for caller in queued:
-            caller.failed(refused=True)
 
     # --- frames in ---
 
@@ -513,18 +375,6 @@ class Http2Client(asyncio.Protocol):
             self._give_up(number)
             call.caller.failed(refused=False, too_large=too_large, no_room=not room)
             self._go_on()
-
-    def _acknowledge(self, number: int, call: ReplicaCall, size: int) -> None:
-        call.unacknowledged += size
-        if call.unacknowledged > self._limits.window:
-            raise ConnectionFault(
-                frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed"
-            )
-        # At half of the window: a frame for each piece would cost more than the piece, and a replica
-        # that waits for the last byte of its window stalls. Not telling it is what pauses it.
-        if call.unacknowledged > self._limits.window >> 1 and not call.paused:
-            self._outgoing.send(frames.window_update(number, call.unacknowledged))
-            call.unacknowledged = 0
 
     def _whole(self, number: int, call: ReplicaCall, trailers: bytes) -> None:
         left = self._outgoing.drop(number)

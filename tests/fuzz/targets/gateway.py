@@ -165,6 +165,7 @@ _ANSWER = b"\x88" + frames.literal("content-type", "application/grpc")
 
 @target(
     "gateway.http2",
+    "gateway.http2_calls",
     "gateway.answer_heads",
     seeds=[
         frames.settings({3: 9}) + frames.frame(1, 4, 1, _ANSWER) + frames.frame(0, 0, 1, b"body") + frames.frame(1, 5, 1, b""),
