@@ -38,6 +38,7 @@ NOT_FUZZED = {
     "api.mlflow.shapes": _OURS,
     "api.routes.runs": _THROUGH,
     "cli.runs": _THROUGH,
+    "cli.advice": "the first word of what the server says of a job",
     "cli.study_documents": "a word of the command line, by one pattern of linear time",
     "cli.run_names": _THROUGH,
     "cli.local_trials": "what its user's own script prints, in the rights of its user; "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from cloud_ml.models.job import Job
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
     from cloud_ml.models.service import Service
 
 _LOOK = "Look at its log: cloudml jobs logs {name} -n 50"
-_TASK_OF_ARRAY = re.compile(r"task-(\d+) ")
 _LOOK_AT_TASK = (
     "Look at its log: cloudml jobs logs {name} --task task-{index} -n 50 · run it alone: cloudml jobs "
     "rerun {name} --array {index}"
@@ -88,8 +86,8 @@ def next_step(job: Job) -> str:
         return ""
     text = _BY_REASON.get(job.reason) if job.phase in ("Failed", "Stopped") else None
     uri = str(job.spec.get("trainer_uri") or "")
-    failed = _TASK_OF_ARRAY.match(job.message) if job.spec.get("array") else None
-    if failed and text is None and job.phase == "Failed":
+    index = _index_of_failed_task(job)
+    if index and text is None and job.phase == "Failed":
         text = _LOOK_AT_TASK
     if job.reason == "OOMKilled" and _has_memory_of_roles(job):
         text = _MEMORY_OF_ROLES
@@ -99,12 +97,19 @@ def next_step(job: Job) -> str:
         text = "Check the repository, commit and folder. If it is private, clone it: cloudml jobs submit ./FOLDER"
     return (text or _BY_PHASE.get(job.phase, "")).format(
         name=job.name,
-        index=failed[1] if failed else "",
+        index=index,
         folder="/".join(uri.split("/")[:3]) + "/",
         more_memory=_more_memory(job),
         more_disk=_double_limit(job, "disk_limit", "SIZE"),
         more_time=_double_limit(job, "wall_time_limit", "TIME"),
     )
+
+
+def _index_of_failed_task(job: Job) -> str:
+    """The index of the task of an array whose end the job's message tells; empty if it tells none."""
+    task = job.message.partition(" ")[0]
+    index = task.removeprefix("task-")
+    return index if job.spec.get("array") and index != task and index.isdecimal() else ""
 
 
 def _more_memory(job: Job) -> str:

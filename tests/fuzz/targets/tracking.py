@@ -170,7 +170,7 @@ def search_pattern(data: bytes) -> None:
 def log_pattern(data: bytes) -> None:
     """A pattern and the lines of a log: points within bounds, however the lines arrive."""
     text, _, log = data.rpartition(b"\x00")
-    patterns = [compile_pattern(name) for name in READY]
+    patterns = [compile_pattern(name) for name in (*READY, "metric:loss")]
     if text:
         with contextlib.suppress(PatternRefused):
             patterns.append(compile_pattern(text.decode("utf-8", "replace")))

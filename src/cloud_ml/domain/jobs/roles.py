@@ -126,6 +126,8 @@ def check_procs_per_task(job: TrainJob, recipe: str) -> None:
 
 def _describe_recipe(recipe: str) -> str:
     """A recipe as its user knows it, who never said ``single``."""
+    if recipe == DETECTED:
+        return "a job that names no recipe"
     return "a job of one task" if recipe == SINGLE else f"recipe {recipe}"
 
 
