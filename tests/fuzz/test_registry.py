@@ -158,7 +158,7 @@ NOT_FUZZED = {
     "api.direct": "the expressions of the framework's own routes",
     "state.sql.dialects.drafts": _OURS,
     "serving.runtimes.tensorflow.children": _OURS,
-    "state.memory": "reads what it wrote, in memory",
+    "state.memory_records": "reads what it wrote, in memory",
     "usecases.access.identities": _THROUGH,
     "usecases.resources": _THROUGH,
     "usecases.secrets": "base64 as the standard library reads it, and a name as in models.common",
