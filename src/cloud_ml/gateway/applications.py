@@ -68,7 +68,7 @@ class ApplicationHead:
 
 
 class ApplicationFront:
-    """Takes requests over HTTP/1.1; see ``net.http1.connection.Service``.
+    """Takes requests over HTTP/1.1; see ``net.http1.service.Service``.
 
     Args:
         find: The service of an application, by the first label of its host.
@@ -104,7 +104,7 @@ class ApplicationFront:
     # --- heads ---
 
     def understand(self, head: Head) -> ApplicationHead:
-        """See ``net.http1.connection.Service``."""
+        """See ``net.http1.service.Service``."""
         host = head.fields.get("host", "").lower()
         found = _HOST.fullmatch(host)
         # Any other name that resolves to this address gets nothing (DNS rebinding).
@@ -160,12 +160,12 @@ class ApplicationFront:
     # --- requests ---
 
     def refused(self, meaning: ApplicationHead) -> bool:
-        """Whether ``serve`` refuses, whatever the body: see ``net.http1.connection.Limits``."""
+        """Whether ``serve`` refuses, whatever the body: see ``net.http1.limits.Limits``."""
         service = self._find(meaning.label) if meaning.label else None
         return service is None or self._refusal(service, meaning) is not None
 
     def serve(self, call: HttpCall, meaning: ApplicationHead, body: bytes | Pieces) -> None:
-        """See ``net.http1.connection.Service``."""
+        """See ``net.http1.service.Service``."""
         service = self._find(meaning.label) if meaning.label else None
         if service is None:
             answer_refusal(call, NO_HOST)

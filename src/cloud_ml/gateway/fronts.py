@@ -265,7 +265,7 @@ class RestHead:
 
 
 class RestFront:
-    """Takes requests over HTTP/1.1; see ``net.http1.connection.Service``. ``cors``: pages that
+    """Takes requests over HTTP/1.1; see ``net.http1.service.Service``. ``cors``: pages that
     may call.
     """
 
@@ -275,7 +275,7 @@ class RestFront:
         self._cors = cors
 
     def understand(self, head: Head) -> RestHead:
-        """See ``net.http1.connection.Service``. What a head means is remembered, whether its
+        """See ``net.http1.service.Service``. What a head means is remembered, whether its
         token opens is not.
         """
         method = "GET" if head.method == "HEAD" else head.method  # the front leaves the body out
@@ -302,11 +302,11 @@ class RestFront:
         return meaning
 
     def refused(self, meaning: RestHead) -> bool:
-        """Whether ``serve`` refuses, whatever the body: see ``net.http1.connection.Limits``."""
+        """Whether ``serve`` refuses, whatever the body: see ``net.http1.limits.Limits``."""
         return _refused(self._service, meaning)
 
     def serve(self, call: HttpCall, meaning: RestHead, body: bytes | Pieces) -> None:
-        """See ``net.http1.connection.Service``."""
+        """See ``net.http1.service.Service``."""
         if meaning.preflight:
             call.reply(200, PREFLIGHT, b"")
             return

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from cloud_ml.net.budget import COUNTED, NO_ROOM
 from cloud_ml.net.compression import Inflater, SlicedWork
@@ -17,6 +17,7 @@ from cloud_ml.net.http1.heads import CHUNKED, Head, HeadFault, Heads, HeadTooLar
 from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.net.http1.paced_writer import PacedWriter
+from cloud_ml.net.http1.service import Service
 from cloud_ml.net.pieces import Pieces, gather_pieces
 from cloud_ml.net.tuning import BYTES_SHIFT, FAREWELL_S, NOT_COUNTED, SLICE
 from cloud_ml.net.turns import Turns
@@ -35,18 +36,6 @@ NEW_HEAD_UNITS = 16
 """Units of a head that is not the same as the one before, beside one for each 16 of its bytes."""
 LINE_UNITS = 2
 """Units of a line between chunks."""
-
-
-class Service(Protocol[H]):
-    """What a connection asks of whoever serves its requests."""
-
-    def understand(self, head: Head) -> H:
-        """What a head means; never raises, an error is a meaning too. May be kept for other
-        requests.
-        """
-
-    def serve(self, call: HttpCall, meaning: H, body: Any) -> None:
-        """Answer a whole request, now or later. The body is ``bytes``; see ``Limits.in_pieces``."""
 
 
 class Http1Connection(asyncio.Protocol, Generic[H]):

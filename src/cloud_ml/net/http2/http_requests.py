@@ -10,9 +10,9 @@ from cloud_ml.net.budget import NO_ROOM
 from cloud_ml.net.compression import Inflater, SlicedWork
 from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.net.http1.clock import Clock
-from cloud_ml.net.http1.connection import Service
 from cloud_ml.net.http1.heads import ONCE, Head, HeadFault, negotiate
 from cloud_ml.net.http1.limits import Limits
+from cloud_ml.net.http1.service import Service
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Received

@@ -43,7 +43,7 @@ class HttpService:
         self._refusals = refusals
 
     def understand(self, head: Head) -> Answer:
-        """See ``net.http1.connection.Service``."""
+        """See ``net.http1.service.Service``."""
         if self._cors is not None:
             head.answer_fields = self._cors.fields(head)
             if self._cors.is_preflight(head):
@@ -66,7 +66,7 @@ class HttpService:
         return _not_found
 
     def serve(self, call: HttpCall, meaning: Answer, body: bytes) -> None:
-        """See ``net.http1.connection.Service``."""
+        """See ``net.http1.service.Service``."""
         try:
             meaning(call, body)
         except ServingError as error:
