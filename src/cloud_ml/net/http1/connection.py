@@ -11,9 +11,9 @@ from typing import Generic, TypeVar, cast
 from cloud_ml.net.budget import COUNTED, NO_ROOM
 from cloud_ml.net.compression import Inflater, SlicedWork
 from cloud_ml.net.http1.calls import CONTINUE, HttpCall, rest_of
-from cloud_ml.net.http1.chunks import Chunks
 from cloud_ml.net.http1.clock import Clock
-from cloud_ml.net.http1.heads import CHUNKED, Head, HeadFault, Heads, HeadTooLarge
+from cloud_ml.net.http1.heads import Head, HeadFault, Heads, HeadTooLarge
+from cloud_ml.net.http1.incoming_body import IncomingBody
 from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.net.http1.paced_writer import PacedWriter
@@ -24,8 +24,6 @@ from cloud_ml.net.turns import Turns
 
 H = TypeVar("H")
 
-JOINED = 4_096
-"""Bytes of pieces of a body that are kept as one."""
 REMEMBERED = 1024
 """Bytes of a head that a connection knows again: a client sends the same one most often."""
 
@@ -61,14 +59,10 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             b"",
             None,
         )  # the head that was read last
-        self._reading: tuple[Head, H] | None = None  # a request whose body is not whole
-        self._parts: list[bytes] = []
-        self._came = 0  # bytes of that body
+        self._body: IncomingBody[H] | None = None  # of a request that is not whole
         self._counted = 0  # in the budget
         self._unread = 0  # bytes of answers that the peer has not read, in theirs
-        self._missing = 0
         self._weight = 0  # bytes of the bodies that are not answered
-        self._chunks: Chunks | None = None
         self._since = clock.now
         self._armed = False
         self._long: PacedWriter | None = (
@@ -92,12 +86,11 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
         self._count(-self._counted)
-        self._came = 0
+        self._body = None
         self.count_unread(-self._unread)
         self._calls.clear()
         if self._long is not None:
             self._long.close()
-        self._parts.clear()
         self._rest = b""
 
     def eof_received(self) -> bool:
@@ -150,7 +143,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     @property
     def _idle(self) -> bool:
-        return not self._calls and not self._long and self._reading is None and not self._rest
+        return not self._calls and not self._long and self._body is None and not self._rest
 
     def tick(self, now: float) -> None:
         """Cut who is too slow: called every second."""
@@ -163,7 +156,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         elif quiet > self._most_quiet_s() and self._transport is not None:
             # RFC 9112, section 9.2: without an outstanding request no bytes are a valid response.
             # So an idle peer is told nothing.
-            if (self._rest or self._reading) and not self._full and not self._ended:
+            if (self._rest or self._body) and not self._full and not self._ended:
                 self._refuse(HeadFault(408, "the request did not come in time"))
             else:
                 self._transport.abort()
@@ -179,10 +172,10 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             # Else it waits for us. A peer that has closed its side may have gone altogether, which
             # TCP does not tell.
             return limits.half_closed_s if self._half_closed else math.inf
-        if self._reading is not None:
+        if self._body is not None:
             # `_since` is the beginning of the body and does not move with its bytes: a trickle is
             # no progress (slow POST attacks).
-            return limits.body_s + self._came / limits.slowest
+            return limits.body_s + self._body.came / limits.slowest
         return limits.head_s if self._rest else limits.idle_s
 
     # --- requests in ---
@@ -196,15 +189,15 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 self._defer()
             return
         size = len(data)
-        if self._reading is None:
+        if self._body is None:
             if self._rest:
                 data = self._rest + data
             else:
                 self._since = self._clock.now
         self._units = SLICE - (size >> BYTES_SHIFT)
         try:
-            if self._reading is not None:
-                data = self._body(data)
+            if self._body is not None:
+                data = self._feed(self._body, data)
             if data:
                 self._requests(data)
         except HeadFault as fault:
@@ -268,7 +261,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._begin(head, meaning, length)
             at = end
             self._units = units
-            rest = self._body(data[stop:]) if self._reading is not None else b""
+            rest = self._feed(self._body, data[stop:]) if self._body is not None else b""
             units = self._units
             if rest:
                 data, at, end = rest, 0, len(rest)
@@ -312,12 +305,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             # The body is not read, so where the next request begins is unknown: this is the last.
             self._service.serve(self._last_call(head), meaning, b"")
             return
-        self._reading = head, meaning
+        self._body = IncomingBody(head, meaning, length, self.limits.body_bytes)
         self._since = self._clock.now
-        if length == CHUNKED:
-            self._chunks = Chunks(self.limits.body_bytes)
-        else:
-            self._missing = length
         # RFC 9110, section 10.1.1: a body that came with its head needs no 100 Continue. It waits
         # behind the answers of earlier requests, as every answer does.
         if head.expects:
@@ -326,58 +315,39 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._calls.append(interim)
             self.answered()
 
-    def _body(self, data: bytes) -> bytes:
-        """Take more of a body; what comes after it is given back."""
-        assert self._reading is not None
-        head, meaning = self._reading
-        # Counted before it is kept: the budget holds for all connections together.
-        self._hold_piece(len(data) if self._chunks is not None else min(len(data), self._missing))
-        if self._chunks is not None:
-            rest = self._chunks.feed(data, max(self._units, self._share.left) // LINE_UNITS)
-            self._units -= self._chunks.lines * LINE_UNITS
-            if self._chunks.behind:
-                self._defer()
-            if rest is None:
-                return b""
-            parts = self._chunks.parts
-        else:
-            if len(data) < self._missing:
-                self._add(data)
-                return b""
-            self._parts.append(data[: self._missing])
-            parts, rest = self._parts, data[self._missing :]
-        body = gather_pieces(parts) if self.limits.in_pieces else b"".join(parts)
-        self._units -= len(body) >> BYTES_SHIFT  # copied once more
-        self._drop_body()
-        self._whole(head, meaning, body)
-        return rest
+    def _feed(self, body: IncomingBody[H], data: bytes) -> bytes:
+        """Take more of a body; what comes after it is given back.
 
-    def _add(self, data: bytes) -> None:
-        """Keep a piece of a body. Small ones are joined: each object takes forty bytes beside
-        its content.
+        Raises:
+            HeadFault: All bodies together leave no room for it.
         """
-        if self._parts and len(self._parts[-1]) + len(data) <= JOINED:
-            self._parts[-1] += data
+        # Counted before it is kept: the budget holds for all connections together.
+        size = min(len(data), body.missing)
+        body.came += size
+        self._count(size)
+        if self.limits.budget.full:
+            raise HeadFault(503, NO_ROOM)
+        chunks = body.chunks
+        if chunks is None:
+            rest = body.add(data)
         else:
-            self._parts.append(data)
-        self._missing -= len(data)
+            rest = chunks.feed(data, max(self._units, self._share.left) // LINE_UNITS)
+            self._units -= chunks.lines * LINE_UNITS
+            if chunks.behind:
+                self._defer()
+        if rest is None:
+            return b""
+        content = gather_pieces(body.parts) if self.limits.in_pieces else b"".join(body.parts)
+        self._units -= len(content) >> BYTES_SHIFT  # copied once more
+        self._drop_body()
+        self._whole(body.head, body.meaning, content)
+        return rest
 
     # --- what bodies take ---
 
     def _count(self, size: int) -> None:
         self._counted += size
         self.limits.budget.add(size)
-
-    def _hold_piece(self, size: int) -> None:
-        """Count what came of a body.
-
-        Raises:
-            HeadFault: All bodies together leave no room for it.
-        """
-        self._came += size
-        self._count(size)
-        if self.limits.budget.full:
-            raise HeadFault(503, NO_ROOM)
 
     def count_unread(self, size: int) -> None:
         """So many bytes of answers wait for the peer, or, below zero, do so no more."""
@@ -398,9 +368,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _drop_body(self) -> None:
         """Nothing is read of a body any more."""
-        self._count(-self._came)
-        self._came = self._missing = 0
-        self._reading, self._parts, self._chunks = None, [], None
+        if self._body is not None:
+            self._count(-self._body.came)
+            self._body = None
 
     def _recount(self, call: HttpCall, size: int) -> None:
         """The body of a call is larger than what came."""
@@ -488,7 +458,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             return
         self._held = False
         self._transport.resume_reading()
-        behind = self._chunks is not None and self._chunks.behind
+        behind = self._body is not None and self._body.behind
         # `Chunks` keeps its own rest: `data` is empty where only that waits.
         if (self._rest or behind) and not self._ended:
             data, self._rest = self._rest, b""
@@ -561,7 +531,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if (
             self._calls
             or self._long
-            or self._reading is not None
+            or self._body is not None
             or not self.open
             or self._transport is None
         ):
