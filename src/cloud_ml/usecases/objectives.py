@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cloud_ml.domain.jobs.kind import TrainJobRecord
-from cloud_ml.domain.metrics.series import EVENT_FILES, Series, precedence
+from cloud_ml.domain.metrics.series import EVENT_FILES, LOG, Series, precedence
 from cloud_ml.models.metric_patterns import pattern_of_metric
 from cloud_ml.state.base import StateStore
 
@@ -15,14 +15,23 @@ LastValue = tuple[float, int | None]
 """A value and its step."""
 
 
-def newest_series(series: Sequence[Series], metric: str, patterns: Sequence[str] | None) -> Series:
-    """The series that counts of several of one metric. What ``metric:NAME`` finds in the log counts
-    last: a study that names no pattern has it by default.
+def find_series(
+    series: Sequence[Series], metric: str, patterns: Sequence[str] | None
+) -> Series | None:
+    """The series that counts of a metric among all of a job; ``None`` if it gave no value.
+
+    What ``metric:NAME`` finds in the log counts last, also behind an event file that has the metric
+    as a tag: a study that names no pattern has it by default.
     """
     log_last = pattern_of_metric(metric) in (patterns or ())
+    with_points = [one for one in series if one.count]
+    found = [one for one in with_points if one.name == metric]
+    if not found or (log_last and all(one.source == LOG for one in found)):
+        found = [one for one in with_points if _has_tag(one, metric)] or found
     return max(
-        series,
+        found,
         key=lambda one: precedence(one.source, one.last_at, one.last_step, log_last=log_last),
+        default=None,
     )
 
 
@@ -43,13 +52,8 @@ class Objectives:
 
     def series(self, job: TrainJobRecord, metric: str) -> Series | None:
         """The series of a metric that counts of a job; ``None`` if it gave no value."""
-        series = [one for one in self._store.metrics.series(job.key.uid) if one.count]
-        found = [one for one in series if one.name == metric]
-        if not found:
-            found = [one for one in series if _has_tag(one, metric)]
-        if not found:
-            return None
-        return newest_series(found, metric, job.spec.submitted.metric_patterns)
+        series = self._store.metrics.series(job.key.uid)
+        return find_series(series, metric, job.spec.submitted.metric_patterns)
 
     def reported(self, job: TrainJobRecord) -> Mapping[str, str]:
         """The metrics of a job and where each was found; a hundred at most."""

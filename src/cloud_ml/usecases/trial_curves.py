@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.points import Point
+from cloud_ml.domain.metrics.series import LOG
 from cloud_ml.domain.studies.ranking import sign_of
 from cloud_ml.domain.studies.spec import StudyRecord, TrialState, TrialStatus, trial_name
 from cloud_ml.domain.studies.stopping import Curve, Stopper, condensed
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import PointRange
-from cloud_ml.usecases.objectives import newest_series
+from cloud_ml.usecases.objectives import find_series
 
 _MOST_POINTS, _MOST_STUDIES = 1000, 200
 _ENDED = (TrialState.COMPLETED, TrialState.EARLY_STOPPED)
@@ -69,10 +70,12 @@ class TrialCurves:
         if job is None or job.parent is None or job.parent.uid != record.key.uid:
             return known or nothing
         metrics, uid = self._store.metrics, job.key.uid
-        series = metrics.series_of([uid], [record.spec.metric]).get(uid)
-        if not series:
+        series = metrics.series_of([uid], [record.spec.metric]).get(uid, ())
+        if all(one.source == LOG for one in series):  # there may be an event file with this tag
+            series = metrics.series_of([uid]).get(uid, ())
+        newest = find_series(series, record.spec.metric, job.spec.submitted.metric_patterns)
+        if newest is None:
             return nothing
-        newest = newest_series(series, record.spec.metric, job.spec.submitted.metric_patterns)
         seen = (newest.number, newest.count, newest.last_at)
         if known is not None and known.seen == seen:
             return known

@@ -57,3 +57,16 @@ async def test_a_log_that_is_read_late_does_not_replace_what_a_job_reports(serve
     assert platform.objectives.last(job, "loss") == (1.0, 3)
     assert platform.job_metrics.columns([uid], "loss") == {uid: {"loss": 1.0}}
     assert [one.value for one in served.store.tracking.last_values([uid])[uid]] == [1.0]
+
+
+async def test_lines_that_nobody_asked_to_read_count_last(served: Served) -> None:
+    await served.submitted(job_name="printed", metric_patterns=["metric:loss"])
+    job, objectives = served.platform.jobs.find("default", "printed"), served.platform.objectives
+    _write(served, job, "loss", 9.0, at=9, source=LOG)
+    assert objectives.last(job, "loss") == (9.0, 9)
+    _write(served, job, "runs/loss", 2.0, at=2, source=EVENT_FILES)
+    assert objectives.last(job, "loss") == (2.0, 2)
+    _write(served, job, "loss", 3.0, at=3, source=EVENT_FILES)
+    assert objectives.last(job, "loss") == (3.0, 3)
+    _write(served, job, "loss", 1.0, at=1, source=REPORTS)
+    assert objectives.last(job, "loss") == (1.0, 1)
