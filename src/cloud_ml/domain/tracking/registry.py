@@ -115,6 +115,13 @@ class ModelVersion:
     aliases: tuple[str, ...] = ()
 
 
+def describe_version(record: VersionRecord, model: ModelRecord) -> ModelVersion:
+    """A version as the record of its model has it."""
+    aliases = model.spec.aliases.items()
+    mine = sorted(alias for alias, number in aliases if number == record.spec.number)
+    return ModelVersion(record, model.key.name, tuple(mine))
+
+
 def facts_of_registered(record: ModelRecord) -> FilteredEntity:
     """What a filter may look at of a registered model."""
     return FilteredEntity(

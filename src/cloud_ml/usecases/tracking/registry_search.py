@@ -23,6 +23,7 @@ from cloud_ml.domain.tracking.registry import (
     ModelRecord,
     ModelVersion,
     VersionRecord,
+    describe_version,
     facts_of_registered,
     facts_of_version,
     id_tag,
@@ -90,9 +91,7 @@ class RegistrySearch:
         model = None if record is None else self._model(record.key.org, record.spec.model)
         if record is None or model is None:
             return None
-        aliases = model.spec.aliases.items()
-        mine = sorted(alias for alias, number in aliases if number == record.spec.number)
-        return ModelVersion(record, model.key.name, tuple(mine))
+        return describe_version(record, model)
 
     def _narrowed(self, org: str, conditions: Sequence[Comparison]) -> Match | None:
         """What a condition of equality on the name or the run narrows a search to."""
