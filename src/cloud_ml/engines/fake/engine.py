@@ -49,6 +49,8 @@ from cloud_ml.engines.abilities import (
 )
 from cloud_ml.engines.base import Capacity, Engine, JobPaths
 from cloud_ml.engines.fake import programs
+from cloud_ml.engines.fake.change_feed import ChangeFeed
+from cloud_ml.engines.fake.logs import FakeLogs
 from cloud_ml.engines.fake.machine import Machine
 from cloud_ml.engines.fake.metrics import FakeMetrics
 from cloud_ml.engines.gang import Gang, GangKey
@@ -81,8 +83,8 @@ class FakeEngine(FakeMetrics, Engine):
         """While set, ``ensure`` and ``stop`` raise ``Unavailable``."""
         self.no_secret_files = ""
         """Why jobs cannot get secrets as files."""
-        self._changed = asyncio.Condition()
-        self._changes: set[str] = set()
+        self._feed = ChangeFeed()
+        self._logs = FakeLogs(self.machine, self._feed)
 
     def secret_files_refusal(self) -> str:
         return self.no_secret_files
@@ -155,15 +157,12 @@ class FakeEngine(FakeMetrics, Engine):
         gangs = (gang for key, gang in self.machine.gangs.items() if key.job_uid == job_uid)
         return sorted(gangs, key=lambda gang: gang.attempt)
 
-    async def changes(self) -> AsyncIterator[str]:
-        self._changes |= {
-            key.job_uid for key, gang in self.machine.gangs.items() if not gang.state.over
-        }
-        while True:
-            while self._changes:
-                yield self._changes.pop()
-            async with self._changed:
-                await self._changed.wait_for(lambda: bool(self._changes))
+    def changes(self) -> AsyncIterator[str]:
+        return self._feed.jobs(self._living_jobs)
+
+    def _living_jobs(self) -> set[str]:
+        gangs = self.machine.gangs.items()
+        return {key.job_uid for key, gang in gangs if not gang.state.over}
 
     async def forget(self, job_uid: str) -> None:
         for gang in await self.observed(job_uid):
@@ -171,13 +170,12 @@ class FakeEngine(FakeMetrics, Engine):
                 raise Conflict(f"attempt {gang.attempt} of {job_uid} is not over")
             key = GangKey(job_uid, gang.attempt)
             self.machine.gangs[key] = ObservedGang(job_uid, gang.attempt, GangState.TOMBSTONED)
-        for stream in [stream for stream in self.machine.logs if stream[0].job_uid == job_uid]:
-            del self.machine.logs[stream]
+        self._logs.forget(job_uid)
 
     async def log_streams(self, job_uid: str) -> Sequence[tuple[int, str]]:
-        return [(key.attempt, name) for key, name in self.machine.logs if key.job_uid == job_uid]
+        return self._logs.streams(job_uid)
 
-    async def logs(
+    def logs(
         self,
         key: GangKey,
         process: str,
@@ -187,24 +185,7 @@ class FakeEngine(FakeMetrics, Engine):
         view: LogView = WHOLE_LOG,
     ) -> AsyncIterator[bytes]:
         del view  # there is no installation, and nobody notes the time
-        position = 0
-        if lines is not None:
-            content = self.machine.logs.get((key, process), b"")
-            kept = content.splitlines(keepends=True)[-lines:] if lines > 0 else []
-            position = len(content) - sum(map(len, kept))
-        while True:
-            gang = self.machine.gangs.get(key)
-            over = not follow or (gang is not None and gang.state.over)
-            content = self.machine.logs.get((key, process), b"")
-            if len(content) > position:
-                yield content[position:]
-                position = len(content)
-                if not over:
-                    continue  # the reader took its time: what was written meanwhile woke nobody
-            if over:
-                return
-            async with self._changed:
-                await self._changed.wait()
+        return self._logs.read(key, process, lines=lines, follow=follow)
 
     def address(self, job_uid: str, name: str) -> TcpAddress:
         found = self.machine.listeners.get((job_uid, name))
@@ -239,7 +220,9 @@ class FakeEngine(FakeMetrics, Engine):
         processes = tuple(
             ObservedProcess(plan.role, plan.index, running=False) for plan in gang.tasks
         )
-        if why := self._place(key, next_to_start(processes, gang.parallel)):
+        names = next_to_start(processes, gang.parallel)
+        placed = [plan for plan in gang.tasks if plan.name in names]
+        if why := self.machine.queue.place(key, placed):
             self._put(replace(self.machine.gangs[key], state=GangState.WAITING, message=why))
             return
         self.machine.starts.append(key)
@@ -253,37 +236,22 @@ class FakeEngine(FakeMetrics, Engine):
             )
         )
         if gang.has_tasks:
-            self.machine.logs.setdefault((key, ALL_TASKS), b"")
+            self._logs.create(key, [ALL_TASKS])
         self._start_next(key)
         if not processes:
             self._end(key, Reason.COMPLETED, completed_sentence(()))
         self._end_what_hangs(key)
 
-    def _place(self, key: GangKey, names: Sequence[str]) -> str:
-        """Find places for these tasks, behind all gangs that wait already; why there are none."""
-        queue = self.machine.queue
-        if queue and queue[0] != key:
-            why = "other gangs were there before"
-        else:
-            plans = [plan for plan in self.machine.plans[key].tasks if plan.name in names]
-            why = self.machine.places.place(key, plans)
-        if why and key not in queue:
-            queue.append(key)
-        if not why and key in queue:
-            queue.remove(key)
-        return why
-
     def _serve_queue(self) -> None:
         """There is room: for tasks that are to start again first, then for gangs in their order."""
-        machine = self.machine
-        for key, name in [*machine.homeless]:
-            ended = next(one for one in machine.gangs[key].processes if one.name == name)
-            machine.homeless.remove((key, name))
+        queue = self.machine.queue
+        for key, name in [*queue.tasks]:
+            ended = next(one for one in self.machine.gangs[key].processes if one.name == name)
+            queue.tasks.remove((key, name))
             self._restart(key, ended)
-        while machine.queue and not self.hold:
-            key = machine.queue[0]
-            self.begin(key)
-            if key in machine.queue:
+        while (first := queue.first) is not None and not self.hold:
+            self.begin(first)
+            if first in queue:
                 return
 
     def _start_next(self, key: GangKey) -> None:
@@ -305,8 +273,7 @@ class FakeEngine(FakeMetrics, Engine):
         )
         self._put(replace(gang, processes=processes))
         starting = [one for one in plan.tasks if one.name in names]
-        for one in starting:
-            self.machine.logs.setdefault((key, one.name), b"")
+        self._logs.create(key, [one.name for one in starting])
         for one in starting:
             programs.run(self, key, one)
 
@@ -338,7 +305,7 @@ class FakeEngine(FakeMetrics, Engine):
             if places.place(key, [plan]):
                 waits = replace(ended, restarting=True)
                 self._put(replace(gang, processes=_with(gang.processes, waits)))
-                self.machine.homeless.append((key, ended.name))
+                self.machine.queue.tasks.append((key, ended.name))
                 return
         fresh = replace(
             restart_process(ended, datetime.now(UTC)), node=places.node_of(key, ended.name)
@@ -356,13 +323,7 @@ class FakeEngine(FakeMetrics, Engine):
 
     def write(self, key: GangKey, process: str, output: bytes) -> None:
         """Add to a process's log."""
-        self.machine.logs[key, process] = self.machine.logs.get((key, process), b"") + output
-        if (key, ALL_TASKS) in self.machine.logs:
-            lines = output.splitlines(keepends=True)
-            self.machine.logs[key, ALL_TASKS] += b"".join(
-                f"[{process}] ".encode() + line for line in lines
-            )
-        self._wake(key.job_uid)
+        self._logs.append(key, process, output)
 
     def finish(self, key: GangKey, exit_code: int = 0) -> None:
         """End the gang's first process."""
@@ -407,7 +368,7 @@ class FakeEngine(FakeMetrics, Engine):
             finished_at=datetime.now(UTC),
         )
         if reason is not Reason.COMPLETED:
-            said = self.machine.logs.get((key, process), b"")
+            said = self._logs.content(key, process)
             matched = [one for one in plan.log_patterns if re.search(one.encode(), said)]
             ended = replace(ended, found_texts=find_texts(plan.log_texts, said))
             ended = replace(ended, found_patterns=tuple(matched))
@@ -495,7 +456,7 @@ class FakeEngine(FakeMetrics, Engine):
         self.machine.gangs[key] = gang
         if gang.state.over:
             self._let_go(key)
-        self._wake(gang.job_uid)
+        self._feed.add(gang.job_uid)
 
     def _let_go(self, key: GangKey) -> None:
         """Nothing of the gang is anywhere any more: others may have its places."""
@@ -503,23 +464,8 @@ class FakeEngine(FakeMetrics, Engine):
         for close in machine.at_end.pop(key, ()):
             close()
         machine.places.release_all(key)
-        machine.homeless[:] = [task for task in machine.homeless if task[0] != key]
-        if key in machine.queue:
-            machine.queue.remove(key)
+        machine.queue.drop(key)
         self._serve_queue()
-
-    def _wake(self, uid: str) -> None:
-        self._changes.add(uid)
-        try:
-            task = asyncio.get_running_loop().create_task(self._notify())
-        except RuntimeError:  # called outside a loop: nobody waits
-            return
-        _notifications.add(task)
-        task.add_done_callback(_notifications.discard)
-
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
 
     def _check(self) -> None:
         if self.broken:
@@ -531,6 +477,3 @@ def _with(
 ) -> tuple[ObservedProcess, ...]:
     """The processes with this one in the place of the one of its name."""
     return tuple(changed if one.name == changed.name else one for one in processes)
-
-
-_notifications: set[asyncio.Task[None]] = set()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.workloads.progress import Progress
+from cloud_ml.engines.fake.gang_queue import GangQueue
 from cloud_ml.engines.fake.nodes import Nodes
 from cloud_ml.engines.gang import Gang, GangKey
 
@@ -24,10 +25,8 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.places = Nodes(self.nodes)
-        self.queue: list[GangKey] = []
-        """Gangs without a place, in their order."""
-        self.homeless: list[tuple[GangKey, str]] = []
-        """Tasks that start again when another machine has room for them."""
+        self.queue = GangQueue(self.places)
+        """Gangs without a place, and tasks that start again."""
         self.gangs: dict[GangKey, ObservedGang] = {}
         self.plans: dict[GangKey, Gang] = {}
         self.logs: dict[tuple[GangKey, str], bytes] = {}
