@@ -64,7 +64,7 @@ NOT_FUZZED = {
     "`trainer_uri` has read",
     "job_sockets": "two patterns of words of bounded length; `test_opener.py` has the "
     "table of them",
-    "engines.fake.engine": "patterns of tests",
+    "engines.fake.process_ends": "patterns of tests",
     "engines.local.failures.log_patterns": "numbers that a search of ours writes; the search is in "
     "the harness `search_pattern`, and a unit test says what one may say that was taken over",
     "engines.local.files.unsaved_files": "names of a job's files, compared with one pattern; "

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ from datetime import UTC, datetime
 
 from cloud_ml.domain.addresses import TcpAddress
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
-from cloud_ml.domain.workloads.exits import find_texts
 from cloud_ml.domain.workloads.gangs import (
     AfterEnd,
     TaskRestarts,
@@ -30,29 +28,19 @@ from cloud_ml.domain.workloads.gangs import (
     next_to_start,
     restart_process,
     too_many_failed,
-    with_end,
-)
-from cloud_ml.domain.workloads.hangs import (
-    NO_ACTIVITY,
-    TaskLife,
-    hung_tasks,
-    restarts_after_hang,
 )
 from cloud_ml.domain.workloads.progress import Milestone, Progress
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.recovery import Recovery, lost_work_s, with_recovery
 from cloud_ml.domain.workloads.stop_order import next_to_stop
-from cloud_ml.engines.abilities import (
-    ALL_TASKS,
-    WHOLE_LOG,
-    LogView,
-)
+from cloud_ml.engines.abilities import ALL_TASKS, WHOLE_LOG, LogView
 from cloud_ml.engines.base import Capacity, Engine, JobPaths
 from cloud_ml.engines.fake import programs
 from cloud_ml.engines.fake.change_feed import ChangeFeed
 from cloud_ml.engines.fake.logs import FakeLogs
 from cloud_ml.engines.fake.machine import Machine
 from cloud_ml.engines.fake.metrics import FakeMetrics
+from cloud_ml.engines.fake.process_ends import find_hung_tasks, with_findings
 from cloud_ml.engines.gang import Gang, GangKey
 from cloud_ml.errors import Conflict, Unavailable
 
@@ -278,19 +266,8 @@ class FakeEngine(FakeMetrics, Engine):
             programs.run(self, key, one)
 
     def _end_what_hangs(self, key: GangKey) -> None:
-        """Let the time pass after which the gang hangs. Whoever waits has nothing to say."""
-        gang, plan = self.machine.gangs[key], self.machine.plans[key]
-        if plan.hang_s is None or gang.state.over:
-            return
-        lives = [
-            TaskLife(one.name, one.role, NO_ACTIVITY, running=one.running, over=not one.running)
-            for one in gang.processes
-        ]
-        alone = plan.array is not None
-        names = hung_tasks(lives, plan.hang_s, now=plan.hang_s, independent=alone)
-        restarts = plan.restarts
-        if not alone:
-            restarts = restarts_after_hang(gang.processes, names, plan.restarts)
+        """Let the time pass after which the gang hangs."""
+        names, restarts = find_hung_tasks(self.machine.gangs[key], self.machine.plans[key])
         for name in names:
             self.write(key, name, b"  File <fake>, line 1 in hang\n")
             self._process_ended(
@@ -368,11 +345,8 @@ class FakeEngine(FakeMetrics, Engine):
             finished_at=datetime.now(UTC),
         )
         if reason is not Reason.COMPLETED:
-            said = self._logs.content(key, process)
-            matched = [one for one in plan.log_patterns if re.search(one.encode(), said)]
-            ended = replace(ended, found_texts=find_texts(plan.log_texts, said))
-            ended = replace(ended, found_patterns=tuple(matched))
-            ended = with_end(ended, gang.milestone, plan.restarts.healthy_s)
+            output = self._logs.content(key, process)
+            ended = with_findings(ended, plan, gang.milestone, output)
         processes = _with(gang.processes, ended)
         self._put(replace(gang, processes=processes))
         restarts = plan.restarts if restarts is None else restarts
