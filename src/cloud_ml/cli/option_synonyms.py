@@ -29,8 +29,6 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--goal": "use: --objective METRIC:min, or METRIC:max",
         "--max-concurrent": "use: --parallel N",
         "--max-concurrent-trials": "use: --parallel N",
-        "--max-failed": "max_failed is a field of the study's file: -f FILE",
-        "--max-time": "max_time is a field of the study's file: -f FILE",
         "--metric": "use: --objective METRIC:min, or METRIC:max",
         "--mode": "use: --objective METRIC:min, or METRIC:max",
         "--n-jobs": "use: --parallel N",
@@ -39,8 +37,7 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--sampler": "use: --algorithm auto",
         "--scheduler": "use: --stopper asha",
         "--search-alg": "use: --algorithm auto",
-        "--target": "target is a field of the study's file: -f FILE",
-        "--timeout": "max_time is a field of the study's file: -f FILE",
+        "--timeout": "use: --max-time TIME, such as 2h",
     },
     "cloudml hp importance": {"--metric": "use: --objective METRIC"},
     "cloudml runs list": {

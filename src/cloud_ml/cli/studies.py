@@ -162,6 +162,11 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     help="How many trials in all.",
 )
 @click.option("--parallel", type=int, metavar="N", help="How many run at a time.")
+@click.option("--target", type=float, help="End when a trial has this value or a better one.")
+@click.option("--max-time", metavar="TIME", help="End when the study is so old, such as 2h.")
+@click.option(
+    "--max-failed", type=int, metavar="N", help="Fail when more trials fail; 3 by default."
+)
 @click.option(
     "--warm-start",
     multiple=True,

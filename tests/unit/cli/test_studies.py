@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from cloud_ml.cli.studies import submit
 from cloud_ml.cli.study_documents import changes_of, study_of
 from cloud_ml.models.study import shown_parameters
 
@@ -169,3 +170,17 @@ def test_a_name_that_is_given_twice_is_refused(
     result = offline("hp", "submit", *words)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_ends_of_a_study_are_options_too() -> None:
+    known = {option.name for option in submit.params}
+    ends = {"target": 0.01, "max_time": "2h", "max_failed": 0}
+    assert known.issuperset(ends)
+    options = {
+        "module_name": "task",
+        "trainer_uri": "fds://cloudml/a",
+        "space": ("lr=1,2",),
+        **ends,
+    }
+    study = study_of(None, "quick", options)
+    assert (study.target, study.max_time, study.max_failed) == (0.01, "2h", 0)
