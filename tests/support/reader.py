@@ -17,7 +17,7 @@ _FIGURE = re.compile(r"\d[\d.,:]*( ?(ms|s|min|h|B|[KMG]i?B?)\b)?")
 _MAY_BE_THERE_ALREADY = re.compile(
     r"(Processing|Installing|Installed|Downloading|Downloaded|Bytecode) "
 )
-_FAILS = re.compile(r"^\S+ failed after |\(code: \w+\)$", re.MULTILINE)
+_FAILS = re.compile(r"^\S+ failed (?:in attempt \d+, )?after |\(code: \w+\)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

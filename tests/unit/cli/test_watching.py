@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ STARTED = datetime(2026, 1, 1, tzinfo=UTC)
     ("facts", "sentence"),
     [
         ({"phase": "Succeeded", "reason": "Completed"}, "mnist succeeded after 1.5 s"),
+        ({"phase": "Succeeded", "attempt": 3}, "mnist succeeded in attempt 3, after 1.5 s"),
         (
             {"phase": "Failed", "reason": "NonZeroExit", "message": "master-0 exited with code 2"},
             "mnist failed after 1.5 s: NonZeroExit: master-0 exited with code 2",
@@ -31,7 +33,7 @@ STARTED = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_the_end_in_one_sentence_that_names_the_reason_once(
-    facts: dict[str, str], sentence: str
+    facts: dict[str, Any], sentence: str
 ) -> None:
     job = make_job(
         "mnist", started_at=STARTED, finished_at=STARTED + timedelta(seconds=1.5), **facts

@@ -146,8 +146,10 @@ def wait_for(handle: JobHandle, timeout: float | None) -> Job:
 def verdict(job: Job) -> str:
     """One sentence about a job that has ended."""
     took = ""
-    if job.started_at and job.finished_at:
-        took = f" after {figures.span((job.finished_at - job.started_at).total_seconds())}"
+    if job.started_at and job.finished_at:  # of the last attempt
+        attempt = f" in attempt {job.attempt}," if job.attempt > 1 else ""
+        seconds = (job.finished_at - job.started_at).total_seconds()
+        took = f"{attempt} after {figures.span(seconds)}"
     if job.succeeded:
         return f"{job.name} succeeded{took}"
     what = "was stopped" if job.phase == "Stopped" else "failed"
