@@ -505,7 +505,7 @@ async def idle(engine: LocalEngine) -> bool:
     """
     pid = spawner_pid(engine._root)
     assert pid is not None
-    waiting = (await engine._exchange({}))["waiting"]
+    waiting = (await engine._spawner.ask({}))["waiting"]
     return set(proctree.children(pid)) <= set(waiting)
 
 

@@ -261,7 +261,7 @@ async def _standby(engine: LocalEngine) -> int:
     """The process id of the supervisor that gets the next gang, when nothing runs."""
     async with asyncio.timeout(60):
         while True:
-            known = await engine._request({})
+            known = await engine._spawner.ask({})
             if known["waiting"] and set(known["waiting"]) == set(proctree.children(known["pid"])):
                 return int(known["waiting"][0])
             await asyncio.sleep(0.1)  # it makes one when nobody asks it anything

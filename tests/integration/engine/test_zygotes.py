@@ -546,7 +546,8 @@ def _told(log: str) -> dict[str, Any]:
 async def _waits_or_failed(engine: LocalEngine, log_file: Path) -> None:
     async with asyncio.timeout(_LIMIT_S):
         while (
-            not (await engine._request({}))["zygotes"] and "no zygote" not in log_file.read_text()
+            not (await engine._spawner.ask({}))["zygotes"]
+            and "no zygote" not in log_file.read_text()
         ):
             await asyncio.sleep(0.1)  # it is made when nobody asks anything
 
@@ -555,7 +556,7 @@ async def _waits(engine: LocalEngine, than: Sequence[int] = ()) -> int:
     """The supervisor whose interpreter has imported and waits; another one ``than`` those."""
     async with asyncio.timeout(_LIMIT_S):
         while True:
-            zygotes = set((await engine._request({}))["zygotes"]) - set(than)
+            zygotes = set((await engine._spawner.ask({}))["zygotes"]) - set(than)
             if zygotes:
                 return int(min(zygotes))
             await asyncio.sleep(0.1)  # it is made when nobody asks anything
@@ -564,7 +565,7 @@ async def _waits(engine: LocalEngine, than: Sequence[int] = ()) -> int:
 async def _until_told(engine: LocalEngine, supervisor: int) -> None:
     """Wait until a supervisor that waited with an interpreter has a gang."""
     async with asyncio.timeout(_LIMIT_S):
-        while supervisor in (await engine._request({}))["zygotes"]:
+        while supervisor in (await engine._spawner.ask({}))["zygotes"]:
             await asyncio.sleep(0.01)
 
 
