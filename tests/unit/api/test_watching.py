@@ -363,7 +363,7 @@ EPOCH = 1 << 36
 
 def restored(served: Served) -> None:
     """The database goes on in the next epoch, as after a restore."""
-    served.store._revision += EPOCH
+    served.store._records.revision += EPOCH
 
 
 @pytest.mark.parametrize("header", [True, False])
