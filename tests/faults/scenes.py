@@ -176,7 +176,8 @@ class Day:
         team_uri = f"fds://cloudml/{self._name}/team-1.0.tar.gz"
         insist(lambda: storage.upload(team_file, team_uri))
         plain = self._submit("plain", uri)
-        team = self._submit("team", team_uri, worker_count=2, recipe="cluster", task_retries=1)
+        # Its second task fails once in each attempt, and the budget is for all of them.
+        team = self._submit("team", team_uri, worker_count=2, recipe="cluster", task_retries=10)
         retried = self._submit("retried", uri, "fail")
         endless = self._submit("endless", uri, "forever")
         self._store("in-segments", 2 * _MIB + 1)
