@@ -20,9 +20,10 @@ from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 
 _ALLOWED = f"{signature.SCHEME}, {bearer.SCHEME} (an access token) or {legacy.SCHEME}"
-_HOW_TO_AUTHENTICATE = (
+HOW_TO_AUTHENTICATE = (
     "Create a token with cloudml token create, and send the header Authorization: Bearer TOKEN"
 )
+"""The hint where a request has no credentials."""
 _LAST_MOMENT = 253_370_764_800
 """The beginning of the year 9999, in seconds."""
 
@@ -79,7 +80,7 @@ def read(headers: Headers) -> Claim:
             "the request is not signed",
             field="Authorization",
             allowed=_ALLOWED,
-            hint=_HOW_TO_AUTHENTICATE,
+            hint=HOW_TO_AUTHENTICATE,
         )
     if sent.startswith(legacy.SCHEME + " "):
         return legacy.Claim.from_headers(pairs)

@@ -50,6 +50,8 @@ async def test_a_key_is_a_user_and_a_password(served: Served) -> None:
     assert elsewhere.status == 401
     nobody = (await client.send("GET", path, {})).json()
     assert "MLFLOW_TRACKING_TOKEN=$(cloudml token create" in nobody["message"]
+    mistyped = (await client.send("GET", path, {"Authorization": "Bearer cml_no_token"})).json()
+    assert "Check that it was copied completely" in mistyped["message"]
     proxied = await client.send("GET", path, {**good, "X-Forwarded-For": "10.0.0.1"})
     assert proxied.status == 401
     assert "plain HTTP" in proxied.json()["message"]

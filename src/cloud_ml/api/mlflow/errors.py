@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cloud_ml.auth.claims import HOW_TO_AUTHENTICATE
+
 PREFIX = "/mlflow/"
 _WITHOUT_PREFIX = ("/api/2.0/mlflow", "/ajax-api/2.0/mlflow")
-_HOW_TO_AUTHENTICATE = (
+_AUTHENTICATION_HINT = (
     "Set a token: export MLFLOW_TRACKING_TOKEN=$(cloudml token create --scope runs:write)"
 )
 _CODES: Mapping[int, str] = {
@@ -32,8 +34,8 @@ def document(path: str, status: int, ours: Mapping[str, Any]) -> dict[str, Any]:
         ours = {**ours, "hint": "Add /mlflow to MLFLOW_TRACKING_URI, as in https://HOST/mlflow"}
     elif not path.startswith(PREFIX):
         return dict(ours)
-    elif status == 401 and ours.get("hint"):
-        ours = {**ours, "hint": _HOW_TO_AUTHENTICATE}
+    elif ours.get("hint") == HOW_TO_AUTHENTICATE:  # MLflow's users send no headers themselves
+        ours = {**ours, "hint": _AUTHENTICATION_HINT}
     code = _CODES.get(status, "INTERNAL_ERROR" if status >= 500 else "BAD_REQUEST")
     # A path that is not there, in contrast to a resource: MLflow's client then tries an older call.
     if status == 404 and ours.get("field") is None:
