@@ -126,6 +126,13 @@ class Executor(Generic[W]):
             return None
         return await self._offload(self._checkpoints.newest_noted, job)
 
+    def keeps_ports(self, job: Record[W, WorkloadStatus]) -> bool:
+        """Whether the next attempt of a job can have the ports of the last one. It cannot if
+        another process had one of them.
+        """
+        recipe = self._recipes[job.spec.workload.recipe]
+        return not job.status.port_conflicts and recipe.keeps_ports(job.status.runtime)
+
     async def perform(
         self, job: Record[W, WorkloadStatus], action: WorkloadAction, fence: Fence
     ) -> bool:

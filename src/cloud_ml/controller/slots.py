@@ -166,15 +166,18 @@ class Slots:
         found = self._largest(job)
         return found if is_larger(found, job.status.world) else NO_WORLD
 
-    def ports_for(self, job: WorkloadRecord, world: World = NO_WORLD) -> tuple[int, ...]:
+    def ports_for(
+        self, job: WorkloadRecord, world: World = NO_WORLD, *, keeps: bool = False
+    ) -> tuple[int, ...]:
         """The ports of the next attempt of a job that holds a place: those of each task, if its
-        tasks find each other.
+        tasks find each other. With ``keeps``, those of the last attempt, where nobody else has
+        them.
 
         Raises:
             TryAgain: Too few are free.
         """
         count = within(job.spec.workload, world).port_count
-        return self._ports.take(job.key.uid, count, job.status.ports)
+        return self._ports.take(job.key.uid, count, job.status.ports, keeps=keeps)
 
     def has_room(self, job: WorkloadRecord) -> bool:
         """Whether there is room for a job with a place, if it needs more memory than before; that

@@ -1,4 +1,4 @@
-"""The ports of tasks that find each other: distinct among all jobs, others for each attempt."""
+"""The ports of tasks that find each other: distinct among all jobs."""
 
 from __future__ import annotations
 
@@ -53,15 +53,18 @@ class TaskPorts:
             return ""
         return f"{count} ports are needed, and {free} of engine.ports are free"
 
-    def take(self, uid: str, count: int, last: Sequence[int] = ()) -> tuple[int, ...]:
+    def take(
+        self, uid: str, count: int, last: Sequence[int] = (), *, keeps: bool = False
+    ) -> tuple[int, ...]:
         """So many ports for the next attempt of a job; the same if asked again before ``note``, and
         for as many.
 
         Args:
             uid: The job.
             count: How many.
-            last: Those of its last attempt, given only if there are too few others. Some
-                frameworks cannot listen on a port for a minute after a connection to it.
+            last: Those of its last attempt.
+            keeps: Whether it gets these first. Otherwise it gets them only if there are too few
+                others.
 
         Raises:
             TryAgain: Too few are free.
@@ -69,7 +72,7 @@ class TaskPorts:
         if count and len(self._chosen.get(uid, ())) != count:
             self._give_back_chosen(uid)
             before = self._ports_of(uid)
-            found = tuple(itertools.islice(self._candidates(before, last), count))
+            found = tuple(itertools.islice(self._candidates(before, last, keeps), count))
             if len(found) < count:
                 raise TryAgain(
                     f"{count} ports are needed, and {len(found)} of engine.ports are free"
@@ -88,12 +91,13 @@ class TaskPorts:
         self._chosen.pop(uid, None)
         self._change(before, self._ports_of(uid))
 
-    def _candidates(self, own: Collection[int], last: Sequence[int]) -> Iterator[int]:
-        """All that the job may have, those of its last attempt behind the others."""
+    def _candidates(self, own: Collection[int], last: Sequence[int], keeps: bool) -> Iterator[int]:
+        """All that the job may have, those of its last attempt before the others or behind them."""
         passed = frozenset(last)
-        yield from (port for port in self._free if port not in passed)
+        others = (port for port in self._free if port not in passed)
         mine = (port for port in last if port in self._known)
-        yield from (port for port in mine if port in own or port not in self._taken)
+        again = (port for port in mine if port in own or port not in self._taken)
+        return itertools.chain(again, others) if keeps else itertools.chain(others, again)
 
     def _ports_of(self, uid: str) -> set[int]:
         return {*self._of.get(uid, ()), *self._chosen.get(uid, ())}

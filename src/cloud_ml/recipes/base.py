@@ -47,6 +47,18 @@ class Recipe(abc.ABC):
             InvalidRequest: Names field, value and what is allowed.
         """
 
+    def keeps_ports(self, runtime: str) -> bool:
+        """Whether the next attempt can have the ports of the last one.
+
+        The system keeps the connections of processes that have ended, for a minute. Meanwhile only
+        those can listen on the same port that set SO_REUSEADDR, as those before them did.
+
+        Args:
+            runtime: What the code turned out to need, such as ``pytorch 2.13``; empty if that is
+                not known.
+        """
+        return False
+
     @abc.abstractmethod
     def plan(self, spec: WorkloadSpec, context: PlanContext) -> Gang:
         """The gang for one attempt."""

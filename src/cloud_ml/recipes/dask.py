@@ -50,6 +50,10 @@ class Dask(Recipe):
         """One scheduler, one client, and workers."""
         check_roles(self.name, spec, (_SCHEDULER, _CLIENT))
 
+    def keeps_ports(self, runtime: str) -> bool:
+        """The servers of Tornado set SO_REUSEADDR."""
+        return True
+
     def plan(self, spec: WorkloadSpec, context: PlanContext) -> Gang:
         tasks = tasks_of(spec, context.ports, context.places.hosts)
         (scheduler,) = (task for task in tasks if task.role == _SCHEDULER)

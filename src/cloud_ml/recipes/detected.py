@@ -11,12 +11,17 @@ from cloud_ml.recipes.planning import PARAMETER_SERVER, Task
 from cloud_ml.recipes.variants import VariantRecipe
 
 _KERAS = "keras"
+_KEEP_PORTS = (tensorflow.FRAMEWORK, pytorch.FRAMEWORK, jax.FRAMEWORK, _KERAS)
 
 
 class Detected(VariantRecipe):
     """The variants of all frameworks. Without one that fits, the attempt ends before any code."""
 
     name = "detected"
+
+    def keeps_ports(self, runtime: str) -> bool:
+        """As the recipe of the framework."""
+        return runtime.partition(" ")[0] in _KEEP_PORTS
 
     def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         if any(task.role == PARAMETER_SERVER for task in tasks):

@@ -27,6 +27,10 @@ class Jax(VariantRecipe):
     name = "jax"
     has_servers = False
 
+    def keeps_ports(self, runtime: str) -> bool:
+        """The coordinator is a server of gRPC, which sets SO_REUSEADDR."""
+        return True
+
     def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         return (variant(tasks),)
 

@@ -41,6 +41,10 @@ class PyTorch(VariantRecipe):
             variants=(replace(only, environments=told),),
         )
 
+    def keeps_ports(self, runtime: str) -> bool:
+        """``TCPStore`` sets SO_REUSEADDR."""
+        return True
+
     def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         return (variant(tasks, context),)
 

@@ -42,6 +42,10 @@ class TensorFlow(VariantRecipe):
             names = ", ".join(role.name for role in spec.roles)
             raise _refuse_roles(f"the job has no task that trains, only {names}", names)
 
+    def keeps_ports(self, runtime: str) -> bool:
+        """The servers of gRPC set SO_REUSEADDR."""
+        return True
+
     def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         return (variant(tasks, FRAMEWORK, "1"), variant(tasks))
 

@@ -79,6 +79,27 @@ def test_the_next_attempt_has_the_same_where_there_are_no_others() -> None:
     assert ports.take("b", 1) == (11,)
 
 
+def test_a_job_that_keeps_its_ports_has_the_same_in_all_attempts() -> None:
+    ports = TaskPorts([range(10, 15)])
+    first = ports.take("a", 2)
+    ports.note("a", first)
+    assert ports.take("a", 2, last=first, keeps=True) == first
+    assert TaskPorts([range(10, 15)]).take("a", 2, last=(12, 11), keeps=True) == (12, 11)
+
+
+def test_a_job_that_keeps_its_ports_gets_one_more_for_one_more_task() -> None:
+    ports = TaskPorts([range(10, 15)])
+    ports.note("a", (11, 10))
+    ports.note("b", (12,))
+    assert ports.take("a", 3, last=(11, 10), keeps=True) == (11, 10, 13)
+
+
+def test_ports_that_others_have_by_now_cannot_be_kept() -> None:
+    ports = TaskPorts([range(10, 15)])
+    ports.note("b", (11,))
+    assert ports.take("a", 2, last=(10, 11), keeps=True) == (10, 12)
+
+
 def test_ports_of_the_last_attempt_that_others_have_by_now() -> None:
     ports = TaskPorts([range(20, 22)])  # the operator has changed the range
     ports.note("b", (20,))

@@ -22,7 +22,7 @@ from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.record import WorkloadDecision
 from cloud_ml.domain.workloads.resizing import Growth
 from cloud_ml.domain.workloads.spec import W
-from cloud_ml.domain.workloads.worlds import NO_WORLD
+from cloud_ml.domain.workloads.worlds import NO_WORLD, World
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -136,7 +136,7 @@ class WorkloadReconciler(Generic[W]):
             has_slot=has_slot,
             rules=self._rules,
             waits_for=waits_for,
-            ports=self._slots.ports_for(job, world) if begins else (),
+            ports=self._ports_for(job, world) if begins else (),
             world=world,
             growth=Growth(larger, saved_at) if larger else None,
             more_memory=self._more_memory(job, observed),
@@ -154,6 +154,10 @@ class WorkloadReconciler(Generic[W]):
             if not await self._executor.perform(job, action, self._fence):
                 return self._clock() + _SOON
         return decision.requeue_at
+
+    def _ports_for(self, job: Record[W, WorkloadStatus], world: World) -> tuple[int, ...]:
+        keeps = self._executor.keeps_ports(job)
+        return self._slots.ports_for(job, world, keeps=keeps)
 
     async def _commit(
         self, job: Record[W, WorkloadStatus], status: WorkloadStatus, events: Sequence[Event]
