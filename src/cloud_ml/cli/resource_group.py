@@ -30,6 +30,7 @@ from cloud_ml.cli.display.output import (
 from cloud_ml.cli.exit_codes import JOB_FAILED, STILL_GOES_ON
 from cloud_ml.cli.guard import INTERRUPTED, each
 from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.wait_limit import WaitLimit
@@ -96,7 +97,7 @@ def _list(described: ResourceType[NewT, ViewT]) -> click.Command:
     @click.option(
         "-s", "--state", cls=Option, aliases=("--phase",), multiple=True, help="Only in this state."
     )
-    @click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many.")
+    @click.option("-n", "--limit", type=WholeNumber(1), help="At most so many.")
     @output_option()
     @pass_session
     def list_all(

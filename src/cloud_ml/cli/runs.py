@@ -14,6 +14,7 @@ from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, n
 from cloud_ml.cli.display.summary_tags import show_summaries
 from cloud_ml.cli.file_options import check_form, file_option
 from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.run_names import job_or_uid
 from cloud_ml.cli.session import Session, pass_session
@@ -79,7 +80,7 @@ def runs() -> None:
 @click.option("-s", "--state", metavar="STATE,…", help="Only in these states: running, failed, …")
 @click.option("-n", "--name", metavar="NAME", help="Only with this name; 'exp*' is a beginning.")
 @click.option(
-    "--limit", type=click.IntRange(1), help="At most so many. [default: 50; with --file all]"
+    "--limit", type=WholeNumber(1), help="At most so many. [default: 50; with --file all]"
 )
 @pass_session
 def list_runs(
@@ -198,11 +199,15 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 @file_option
 @click.option("--name", metavar="METRIC", help="Show points of this metric, such as loss.")
 @click.option("--task", metavar="TASK", help="Only of this task, such as worker-0.")
-@click.option("--from", "from_step", type=int, metavar="STEP", help="With --name: the first step.")
-@click.option("--to", "to_step", type=int, metavar="STEP", help="With --name: the last step.")
+@click.option(
+    "--from", "from_step", type=WholeNumber(), metavar="STEP", help="With --name: the first step."
+)
+@click.option(
+    "--to", "to_step", type=WholeNumber(), metavar="STEP", help="With --name: the last step."
+)
 @click.option(
     "--points",
-    type=click.IntRange(2),
+    type=WholeNumber(2),
     default=100,
     show_default=True,
     help="With --name: at most so many. Peaks stay visible.",

@@ -23,6 +23,7 @@ from cloud_ml.cli.display.study_tables import echo_trials, echo_trials_csv, sort
 from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.cli.numbers import Number, WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.resource_group import json_or_text, resource_group
 from cloud_ml.cli.session import Session, pass_session
@@ -134,7 +135,7 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 )
 @click.option(
     "--population",
-    type=int,
+    type=WholeNumber(),
     metavar="N",
     help="Members of the population of pbt; 8 by default. -f has its other options.",
 )
@@ -157,15 +158,18 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     "max_trials",
     cls=Option,
     aliases=("--max_trials",),
-    type=int,
+    type=WholeNumber(),
     metavar="N",
     help="How many trials in all.",
 )
-@click.option("--parallel", type=int, metavar="N", help="How many run at a time.")
-@click.option("--target", type=float, help="End when a trial has this value or a better one.")
+@click.option("--parallel", type=WholeNumber(), metavar="N", help="How many run at a time.")
+@click.option("--target", type=Number(), help="End when a trial has this value or a better one.")
 @click.option("--max-time", metavar="TIME", help="End when the study is so old, such as 2h.")
 @click.option(
-    "--max-failed", type=int, metavar="N", help="Fail when more trials fail; 3 by default."
+    "--max-failed",
+    type=WholeNumber(),
+    metavar="N",
+    help="Fail when more trials fail; 3 by default.",
 )
 @click.option(
     "--warm-start",
@@ -176,19 +180,21 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 )
 @click.option(
     "--repeats",
-    type=int,
+    type=WholeNumber(),
     metavar="N",
     help="At the end, run each of the best trials N times again, and compare their means.",
 )
 @click.option(
-    "--repeat-best", type=int, metavar="K", help="Repeat the K best trials; 3 by default."
+    "--repeat-best", type=WholeNumber(), metavar="K", help="Repeat the K best trials; 3 by default."
 )
 @click.option(
     "--keep-checkpoints",
     metavar="all|best|N|none",
     help="Keep the checkpoints of all trials (default), of the best, of the N best, or of none.",
 )
-@click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
+@click.option(
+    "--seed", type=WholeNumber(), metavar="N", help="The same seed gives the same trials."
+)
 @click.option("-W", "--watch", is_flag=True, help="Wait for the end, and list the trials.")
 @output_option()
 @pass_session
@@ -367,7 +373,7 @@ def _in_words(trial: Trial) -> str:
     metavar="number|value|METRIC",
     help="Sort by this; value is the first objective.",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="List only the first N of them.")
+@click.option("--limit", type=WholeNumber(1), metavar="N", help="List only the first N of them.")
 @output_option("csv")
 @pass_session
 def trials(
@@ -386,8 +392,8 @@ def trials(
 
 @studies.command("extend", help=STUDIES.actions["extend"])
 @click.argument("name", shell_complete=names_of(STUDIES))
-@click.option("--trials", type=int, required=True, metavar="N", help="How many more.")
-@click.option("--target", type=float, help="End when a trial has this value or a better one.")
+@click.option("--trials", type=WholeNumber(), required=True, metavar="N", help="How many more.")
+@click.option("--target", type=Number(), help="End when a trial has this value or a better one.")
 @click.option("--max-time", metavar="TIME", help="End when the study is so old, such as 2h.")
 @click.option(
     "-s",

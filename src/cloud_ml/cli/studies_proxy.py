@@ -16,6 +16,7 @@ import click
 from cloud_ml.aio.optuna import AsyncOptunaCalls
 from cloud_ml.cli.display.output import echo, note
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.optuna_proxy import peers
 from cloud_ml.optuna_proxy.job_connection import connection_of_job, is_in_job
@@ -30,7 +31,7 @@ _QUIET_S = 10.0
 @click.command("proxy")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=WholeNumber(0, 65535),
     default=0,
     metavar="N",
     help="Port of loopback to listen on; a free one by default.",

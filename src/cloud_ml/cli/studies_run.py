@@ -16,6 +16,7 @@ from cloud_ml.cli.display.output import echo, note
 from cloud_ml.cli.display.study_tables import echo_trials
 from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.numbers import Number, WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.study_documents import study_of
 from cloud_ml.models.study import STUDIES, Study, objectives_of
@@ -53,13 +54,17 @@ _LONGEST_NAME = 40
     type=click.Choice(["arguments", "environment", "file"]),
     help="How SCRIPT gets its parameters; see cloudml hp submit.",
 )
-@click.option("--trials", "max_trials", type=int, metavar="N", help="How many trials in all.")
-@click.option("--parallel", type=click.IntRange(1, 100), default=1, help="How many at a time.")
-@click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
+@click.option(
+    "--trials", "max_trials", type=WholeNumber(), metavar="N", help="How many trials in all."
+)
+@click.option("--parallel", type=WholeNumber(1, 100), default=1, help="How many at a time.")
+@click.option(
+    "--seed", type=WholeNumber(), metavar="N", help="The same seed gives the same trials."
+)
 @click.option("--python", metavar="PROGRAM", help="Interpreter for a .py file; python by default.")
 @click.option(
     "--grace",
-    type=click.FloatRange(0, 3600),
+    type=Number(0, 3600),
     default=10.0,
     metavar="SECONDS",
     help="So long may a trial take to end after SIGTERM.",

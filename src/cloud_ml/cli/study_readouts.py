@@ -12,6 +12,7 @@ from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.display.study_values import KINDS, DrawnStudy, drawn_study
 from cloud_ml.cli.display.text_plots import bar_of, plots_of
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models.pareto import hypervolume
@@ -92,7 +93,9 @@ def _measures(one: ParameterImportance) -> tuple[str, str, str, str]:
     help="Register the outputs of the best trial as the next version of this model, as MLflow's "
     "client sees it.",
 )
-@click.option("--trial", "number", type=int, metavar="N", help="Register this trial instead.")
+@click.option(
+    "--trial", "number", type=WholeNumber(), metavar="N", help="Register this trial instead."
+)
 @output_option("csv")
 @pass_session
 def best(
@@ -179,7 +182,9 @@ def _volume(study: Study, front: Sequence[Trial], text: str) -> float | None:
 @click.command("curves", help="Show the values that trials reported while they ran.")
 @click.argument("name", shell_complete=names_of(STUDIES))
 @_OBJECTIVE
-@click.option("--points", type=int, default=100, metavar="N", help="At most so many of a trial.")
+@click.option(
+    "--points", type=WholeNumber(), default=100, metavar="N", help="At most so many of a trial."
+)
 @output_option("csv")
 @pass_session
 def curves(

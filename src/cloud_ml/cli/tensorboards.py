@@ -9,6 +9,7 @@ import click
 
 from cloud_ml.cli.completing import job_names, names_of
 from cloud_ml.cli.display.output import echo, echo_as, note, output_option
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.resource_group import resource_group
 from cloud_ml.cli.session import Session, pass_session
@@ -94,7 +95,7 @@ def open_in_browser(session: Session, *, name: str, browser: bool, output: str |
 @tensorboards.command("logs", help="Print the output of a TensorBoard.")
 @click.argument("name", shell_complete=names_of(TENSORBOARDS))
 @click.option("-f", "--follow", is_flag=True, help="Follow the output. Ctrl-C stops it.")
-@click.option("-n", "--lines", type=click.IntRange(0), help="Only this many last lines.")
+@click.option("-n", "--lines", type=WholeNumber(0), help="Only this many last lines.")
 @pass_session
 def logs(session: Session, *, name: str, follow: bool, lines: int | None) -> int:
     """Print what it has written, as it was written."""

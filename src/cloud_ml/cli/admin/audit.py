@@ -8,6 +8,7 @@ from itertools import islice
 import click
 
 from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
@@ -36,7 +37,7 @@ _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%
 @click.option("--until", type=_TIME, metavar="TIME", help="Before this time.")
 @click.option(
     "--limit",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     default=50,
     show_default=True,
     help="Maximum number; 0 means all.",

@@ -9,6 +9,7 @@ import click
 from cloud_ml.cli.completing import framework_names, job_names, state_names
 from cloud_ml.cli.display.output import echo_as, echo_table, note, output_option
 from cloud_ml.cli.jobs.times import moment
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 
@@ -67,7 +68,7 @@ from cloud_ml.cli.session import Session, pass_session
     "--limit",
     cls=Option,
     aliases=("--last",),
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     default=200,
     show_default=True,
     help="Maximum number; 0 means all.",

@@ -10,6 +10,7 @@ import click
 from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.display.output import note
 from cloud_ml.cli.jobs.times import moment
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 
@@ -27,12 +28,12 @@ from cloud_ml.cli.session import Session, pass_session
     "--lines",
     cls=Option,
     aliases=("--tail",),
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     help="Only this many last lines.",
 )
 @click.option(
     "--attempt",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     help="Only this attempt; by default all, one after the other.",
 )
 @click.option("--task", metavar="TASK", help="Such as worker-0; by default the lines of all tasks.")

@@ -15,6 +15,7 @@ import click
 
 from cloud_ml.cli.completing import files, framework_names
 from cloud_ml.cli.jobs.elastic_options import with_every, with_workers
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import FieldOptions, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,7 +132,7 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "--max-failed",
         "max_failed",
         metavar="N",
-        type=click.IntRange(0),
+        type=WholeNumber(0),
         help="How many tasks of an array may fail without failing the job; 0 by default.",
     ),
     _text("-fe", "--fds_endpoint", metavar="URL", help="Object store of the job."),
@@ -176,7 +177,7 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "--procs-per-task",
         "procs_per_task",
         metavar="N",
-        type=click.IntRange(1, 64),
+        type=WholeNumber(1, 64),
         help="With PyTorch: so many processes of torchrun in each task.",
     ),
     _flag(
@@ -218,7 +219,7 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "--retries",
         "max_retries",
         metavar="N",
-        type=click.IntRange(0, 100),
+        type=WholeNumber(0, 100),
         help="Repeats of a failed attempt; 3 by default for a job of several tasks.",
     ),
     Option(
@@ -264,7 +265,7 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "--task-retries",
         "task_retries",
         metavar="N",
-        type=click.IntRange(0, 100),
+        type=WholeNumber(0, 100),
         help="How often single tasks of several start again alone, all of them together.",
     ),
     _text(
@@ -284,7 +285,7 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "--keep-checkpoints",
         "keep_checkpoints",
         metavar="N",
-        type=click.IntRange(1, 100),
+        type=WholeNumber(1, 100),
         help="Remove older checkpoints than the newest N that the code has reported; all are kept "
         "by default.",
     ),

@@ -8,6 +8,7 @@ from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.display.output import echo, echo_as, note, output_option
 from cloud_ml.cli.display.progress import spinner
 from cloud_ml.cli.jobs.name_suggestions import near_names
+from cloud_ml.cli.numbers import Number
 from cloud_ml.cli.session import Session, pass_session
 
 _DIFFERS = 1
@@ -17,7 +18,7 @@ _DIFFERS = 1
 @click.argument("name", shell_complete=job_names)
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=1e-6,
     show_default=True,
     help="The largest difference of a metric that counts as none; relative for values beyond 1.",

@@ -16,6 +16,7 @@ from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, output_option
 from cloud_ml.cli.display.terminal import is_live
 from cloud_ml.cli.jobs.task_table import progress_words
+from cloud_ml.cli.numbers import Number
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound, TransportError, TryAgain
 
@@ -39,7 +40,7 @@ _OTHER_SCREEN, _BACK, _REDRAW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
 )
 @click.option(
     "--every",
-    type=click.FloatRange(1, 3600),
+    type=Number(1, 3600),
     default=2,
     show_default=True,
     metavar="SECONDS",

@@ -15,6 +15,7 @@ from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.models.names import ModelsGroup, find_name
 from cloud_ml.cli.models.options import change_options, given_fields
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 
 _CREATE = "Serve a model: cloudml models create -n NAME -v VERSION -u URI."
@@ -73,7 +74,7 @@ def models() -> None:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     default=200,
     show_default=True,
     help="Maximum number; 0 means all.",

@@ -11,6 +11,7 @@ from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.display.output import note
 from cloud_ml.cli.display.watching import NOTHING, print_log
 from cloud_ml.cli.models.names import find_name
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
     "--lines",
     cls=Option,
     aliases=("--tail",),
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     help="Only this many last lines.",
 )
 @click.option(
     "--replica",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     help="Number of a replica, also of an ended one; by default all current ones, one after the "
     "other.",
 )
 @click.option("--previous", is_flag=True, help="The replica that ended last.")
-@click.option("--attempt", type=click.IntRange(1), help="Only this attempt, counted from 1.")
-@click.option("-ri", "--replica_index", type=click.IntRange(0), help="Index of a replica, from 0.")
+@click.option("--attempt", type=WholeNumber(1), help="Only this attempt, counted from 1.")
+@click.option("-ri", "--replica_index", type=WholeNumber(0), help="Index of a replica, from 0.")
 @click.option("--timestamps", is_flag=True, help="Print a time in UTC before each line.")
 @click.option(
     "--no-installation",

@@ -11,6 +11,7 @@ import click
 from cloud_ml.cli.completing import files, model_names, model_versions
 from cloud_ml.cli.display.output import echo, echo_document, output_option
 from cloud_ml.cli.models.names import find_name
+from cloud_ml.cli.numbers import Number
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.local_paths import local_path
@@ -37,7 +38,7 @@ _USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"
 @click.option(
     "-s", "--server", metavar="HOST:PORT", help="Call this address instead of the service's."
 )
-@click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
+@click.option("-t", "--timeout", type=Number(0, above=True), default=10, show_default=True,
               metavar="SECONDS", help="Time limit of the call.")  # fmt: skip
 @output_option()
 @pass_session

@@ -11,6 +11,7 @@ from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.display.output import output_option
 from cloud_ml.cli.models.deploying import report_service
 from cloud_ml.cli.models.names import find_name
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.sdk.models.handles import ServiceHandle
 
@@ -23,7 +24,7 @@ def _deciding(release_is: str) -> Callable[[Callable[..., int]], Callable[..., i
         click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION."),
         click.option(
             "--release",
-            type=click.IntRange(1),
+            type=WholeNumber(1),
             help=f"Only if this is {release_is}; see `models describe`.",
         ),
         click.option("-W", "--watch", is_flag=True, help="Wait until it is rolled out."),
@@ -59,7 +60,7 @@ def promote(
 
 @click.command()
 @click.option(
-    "--to", "--to-revision", type=click.IntRange(1), metavar="RELEASE",
+    "--to", "--to-revision", type=WholeNumber(1), metavar="RELEASE",
     help="Serve this release; see `models describe`. Later ones are discarded.",
 )  # fmt: skip
 @_deciding("the one that goes")

@@ -14,6 +14,7 @@ from cloud_ml.cli.display.output import note
 from cloud_ml.cli.display.standard_streams import OutputFailed, drop_output
 from cloud_ml.cli.guard import FAILED
 from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.errors import CloudMlError, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ COMMANDS = {
     "The commands below act on its database, or stop it.",
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8471]")
+@click.option("--port", type=WholeNumber(), help="Port; 0 takes a free one.  [default: 8471]")
 @click.option(
     "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
 )
@@ -65,7 +66,7 @@ COMMANDS = {
 @click.option(
     "--network", type=click.Choice(["auto", "tenant", "host", "none"]), help="Network of jobs."
 )
-@click.option("--max-running-jobs", type=int, help="Jobs that run at once.")
+@click.option("--max-running-jobs", type=WholeNumber(), help="Jobs that run at once.")
 @click.option(
     "--environments-dir",
     type=click.Path(file_okay=False, readable=False),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloud_ml.cli.display.output import is_person, note
+from cloud_ml.cli.numbers import Number
 from cloud_ml.cli.server.maintenance import server_command
 from cloud_ml.errors import InvalidRequest
 
@@ -33,10 +34,10 @@ _QUESTION = "End the server and everything that it runs on this machine?"
                                                  "jobs that have retries left."
               )  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="With --everything: do not ask.")
-@click.option("--timeout", type=click.FloatRange(min=0, max=86400), default=60.0, show_default=True,
+@click.option("--timeout", type=Number(0, 86400), default=60.0, show_default=True,
               help="Seconds that the server has to end. With --everything it is killed after "
                    "that.")  # fmt: skip
-@click.option("--grace", type=click.FloatRange(min=0, max=86400),
+@click.option("--grace", type=Number(0, 86400),
               help="With --everything: seconds that jobs have to end.  [default: each job's "
                    "own]")  # fmt: skip
 @server_command
