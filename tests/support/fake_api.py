@@ -33,7 +33,7 @@ from cloud_ml.models.job import (
     JobTask,
     JobTasks,
 )
-from cloud_ml.models.metrics import JobSeries, MetricPoint, MetricPoints, MetricSeries
+from cloud_ml.models.metrics import JobSeries, MetricPoint, MetricPoints, MetricSeries, SummaryTag
 from cloud_ml.models.run import Run, RunPage
 from cloud_ml.models.storage import (
     BatchOutcome,
@@ -108,6 +108,7 @@ class FakeApi:
         ]
         self.preparation: list[PreparationLine] = []
         self.series: list[MetricSeries] = []
+        self.summaries: list[SummaryTag] = []
         self.checkpoints: list[JobCheckpoint] = []
         self.points: list[MetricPoint] = []
         self.asked_points: dict[str, str] = {}
@@ -182,7 +183,7 @@ class FakeApi:
             points = MetricPoints(name=verb[7:], task="master-0", items=self.points)
             return json_reply(codec.encode(points))
         if verb == "series":
-            return json_reply(codec.encode(JobSeries(items=self.series)))
+            return json_reply(codec.encode(JobSeries(items=self.series, summaries=self.summaries)))
         if verb == "cancel" and job.finished:
             raise Conflict(f"{name} has ended already: {job.phase}", field="phase")
         if verb == "cancel":

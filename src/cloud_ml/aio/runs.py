@@ -302,18 +302,19 @@ class AsyncRuns:
 
     async def series(self, uid: str) -> list[MetricSeries]:
         """The metrics of a run: how many points each has, its extremes and its last value."""
-        request = Request("GET", f"{_path(uid)}/series")
-        document = await self._transport.json(request)
-        found = codec.decode(JobSeries, document, ignore_unknown=True).items
-        return [series_with_numbers(one) for one in found]
+        return (await self.metrics(uid)).items
 
     async def summaries(self, uid: str) -> list[SummaryTag]:
         """The histograms, images, audio and texts in a run's event files: tag, kind, how many, and
         the last step.
         """
-        request = Request("GET", f"{_path(uid)}/series")
-        document = await self._transport.json(request)
-        return codec.decode(JobSeries, document, ignore_unknown=True).summaries
+        return (await self.metrics(uid)).summaries
+
+    async def metrics(self, uid: str) -> JobSeries:
+        """What ``series`` and ``summaries`` answer, in one request."""
+        document = await self._transport.json(Request("GET", f"{_path(uid)}/series"))
+        found = codec.decode(JobSeries, document, ignore_unknown=True)
+        return replace(found, items=[series_with_numbers(one) for one in found.items])
 
     async def all_points(
         self, uid: str, metric: str, *, task: str | None = None, source: str | None = None

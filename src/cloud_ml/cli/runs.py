@@ -270,13 +270,12 @@ def metrics(
         _write_points(session, output, file, run=(uid, run), wanted=(name, task))
         return
     if name is None:
-        there = session.client.runs.series(uid) if job is None else job.series()
-        _show_series(output, run, [one for one in there if task in (None, one.task)])
-        if output is None and task is None:
-            others = session.client.runs.summaries(uid)
-            if others:
-                echo("")
-                show_summaries(others, (job or session.client.get_train_job(uid)).job)
+        client = session.client
+        there = client.runs.metrics(uid) if job is None else client.train_job_metrics(job.uid)
+        _show_series(output, run, [one for one in there.items if task in (None, one.task)])
+        if output is None and task is None and there.summaries:
+            echo("")
+            show_summaries(there.summaries, (job or session.client.get_train_job(uid)).job)
         return
     if job is None:
         found = session.client.runs.points(

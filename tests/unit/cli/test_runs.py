@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.models.metrics import MetricPoint, MetricSeries, to_wire
+from cloud_ml.models.metrics import MetricPoint, MetricSeries, SummaryTag, to_wire
 from support.fake_api import FakeApi, make_job
 
 if TYPE_CHECKING:
+    from support.fake_server import FakeServer
     from unit.cli.conftest import Run
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -90,6 +91,22 @@ def test_options_become_a_filter(run: Run, api: FakeApi) -> None:
     }
     for wrong in (("-s", "nothing"), ("-n", "it's")):
         assert run("runs", "list", *wrong).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [("jobs", "describe", "a"), ("runs", "metrics", "a")])
+def test_metrics_and_summaries_are_one_request(
+    run: Run, api: FakeApi, server: FakeServer, words: tuple[str, ...]
+) -> None:
+    api.summaries = [
+        SummaryTag(name="weights", kind="histogram", count=10, last_step=9, last_at=AT)
+    ]
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert "accuracy" in result.stdout
+    assert "weights" in result.stdout
+    assert [one.path for one in server.seen if one.path.endswith("/series")] == [
+        f"/api/v1/jobs/{api.jobs['a'].uid}/series"
+    ]
 
 
 def test_a_job_tells_its_latest_metrics(run: Run) -> None:

@@ -28,8 +28,6 @@ from cloud_ml.models.job import (
 from cloud_ml.models.metrics import (
     JobSeries,
     MetricPoint,
-    MetricSeries,
-    SummaryTag,
     read_points,
     with_numbers,
 )
@@ -164,16 +162,11 @@ class AsyncJobCalls:
         document = await self.transport.json(Request("GET", f"{_job_path(name)}/checkpoints"))
         return codec.decode(JobCheckpoints, document, ignore_unknown=True).items
 
-    async def series(self, name: str) -> list[MetricSeries]:
-        """The metrics that the job has reported."""
+    async def series(self, name: str) -> JobSeries:
+        """The metrics that the job has reported, and the tags of its event files that are none."""
         document = await self.transport.json(Request("GET", f"{_job_path(name)}/series"))
-        found = codec.decode(JobSeries, document, ignore_unknown=True).items
-        return [with_numbers(one) for one in found]
-
-    async def summaries(self, name: str) -> list[SummaryTag]:
-        """The tags of the job's event files that are no metrics."""
-        document = await self.transport.json(Request("GET", f"{_job_path(name)}/series"))
-        return codec.decode(JobSeries, document, ignore_unknown=True).summaries
+        found = codec.decode(JobSeries, document, ignore_unknown=True)
+        return replace(found, items=[with_numbers(one) for one in found.items])
 
     async def points(self, name: str, metric: str, query: Mapping[str, Any]) -> list[MetricPoint]:
         """Points of a metric."""

@@ -140,13 +140,13 @@ class AsyncJobHandle:
         """The metrics that the job has reported: how many points each has, its extremes and its
         last value. ``cloud_ml.job.report`` reports one.
         """
-        return await self._calls.series(self.uid)
+        return (await self._calls.series(self.uid)).items
 
     async def summaries(self) -> list[SummaryTag]:
         """The histograms, images, audio and texts in the job's TensorBoard event files: tag, kind,
         how many, and the last step. Look at them with a TensorBoard.
         """
-        return await self._calls.summaries(self.uid)
+        return (await self._calls.series(self.uid)).summaries
 
     async def points(
         self,

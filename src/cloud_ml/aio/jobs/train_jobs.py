@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.jobs.handles import AsyncJobHandle
     from cloud_ml.models.checkpoints import JobCheckpoint
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobStacks, JobSummary, JobTasks
-    from cloud_ml.models.metrics import MetricSeries, SummaryTag
+    from cloud_ml.models.metrics import JobSeries, MetricSeries, SummaryTag
     from cloud_ml.models.outputs import OutputFile
 
 
@@ -134,7 +134,7 @@ class AsyncTrainJobs(AsyncJobSubmission):
         Raises:
             NotFound: There is no such job.
         """
-        return await self._jobs.series(name)
+        return (await self._jobs.series(name)).items
 
     async def train_job_summaries(self, name: str) -> list[SummaryTag]:
         """The histograms, images, audio and texts in a job's event files; see
@@ -143,7 +143,15 @@ class AsyncTrainJobs(AsyncJobSubmission):
         Raises:
             NotFound: There is no such job.
         """
-        return await self._jobs.summaries(name)
+        return (await self._jobs.series(name)).summaries
+
+    async def train_job_metrics(self, name: str) -> JobSeries:
+        """What ``train_job_series`` and ``train_job_summaries`` answer, in one request.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return await self._jobs.series(name)
 
     def train_job_outputs(self, name: str) -> AsyncGenerator[OutputFile]:
         """The files that a job left in its working directory; see ``AsyncJobHandle.outputs``.

@@ -32,6 +32,7 @@ from cloud_ml.cli.session import Session, pass_session
 if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
     from cloud_ml.models.job import Job, JobEvent, JobTask, JobTasks
+    from cloud_ml.models.metrics import MetricSeries
 
 _ZERO_SAYS_SOMETHING = frozenset({"max_retries", "task_retries"})
 _EVENTS = 10
@@ -56,8 +57,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
     tasks = None if job.finished else _tasks(session.client, job)
     now = datetime.now(UTC)
     known = facts(job, tasks, now)
-    known["Metrics"] = "; ".join(_metrics_of(session.client, job))
-    known["Summaries"] = "; ".join(_summaries_of(session.client, job))
+    known |= _metrics_of(session.client, job)
     echo_facts(known, painted="State")
     _show_tasks(job, tasks)
     if found := spans(job, tasks.stages if tasks else {}, now):
@@ -138,17 +138,27 @@ def _progress_of(tasks: Sequence[JobTask]) -> list[str]:
     return [words if alone else f"{name}: {words}" for name, words in told]
 
 
-def _metrics_of(client: CloudMlClient, job: Job) -> list[str]:
-    """The last values of metrics, such as ``loss 0.25 (step 300)``; of a server that keeps none,
-    nothing.
+def _metrics_of(client: CloudMlClient, job: Job) -> dict[str, str]:
+    """The last values of metrics, and the histograms, images and the like in event files; of a
+    server that keeps none, nothing.
     """
-    from cloud_ml.cli.display.figures import number
+    from cloud_ml.cli.display.summary_tags import summary_words
     from cloud_ml.errors import NotFound
 
     try:
-        found = client.train_job_series(job.uid)
+        found = client.train_job_metrics(job.uid)
     except NotFound:
-        return []
+        return {}
+    return {
+        "Metrics": "; ".join(_metric_words(found.items, job)),
+        "Summaries": "; ".join(summary_words(found.summaries, job, _USES)),
+    }
+
+
+def _metric_words(found: Sequence[MetricSeries], job: Job) -> list[str]:
+    """Such as ``loss 0.25 (step 300)``."""
+    from cloud_ml.cli.display.figures import number
+
     tasks = {one.task for one in found}
     shown = [
         ("" if len(tasks) == 1 else f"{one.task} ")
@@ -157,17 +167,6 @@ def _metrics_of(client: CloudMlClient, job: Job) -> list[str]:
     ]
     more = len(found) - len(shown)
     return [*shown, f"{more} more: cloudml runs metrics {job.name}"] if more > 0 else shown
-
-
-def _summaries_of(client: CloudMlClient, job: Job) -> list[str]:
-    """The histograms, images and the like in event files; of a server that lists none, nothing."""
-    from cloud_ml.cli.display.summary_tags import summary_words
-    from cloud_ml.errors import NotFound
-
-    try:
-        return summary_words(client.train_job_summaries(job.uid), job, _USES)
-    except NotFound:
-        return []
 
 
 def _uses_now(running: Sequence[JobTask]) -> str:

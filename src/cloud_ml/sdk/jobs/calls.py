@@ -27,8 +27,6 @@ from cloud_ml.models.job import (
 from cloud_ml.models.metrics import (
     JobSeries,
     MetricPoint,
-    MetricSeries,
-    SummaryTag,
     read_points,
     with_numbers,
 )
@@ -154,16 +152,11 @@ class JobCalls:
         document = self.transport.json(Request("GET", f"{_job_path(name)}/checkpoints"))
         return codec.decode(JobCheckpoints, document, ignore_unknown=True).items
 
-    def series(self, name: str) -> list[MetricSeries]:
-        """The metrics that the job has reported."""
+    def series(self, name: str) -> JobSeries:
+        """The metrics that the job has reported, and the tags of its event files that are none."""
         document = self.transport.json(Request("GET", f"{_job_path(name)}/series"))
-        found = codec.decode(JobSeries, document, ignore_unknown=True).items
-        return [with_numbers(one) for one in found]
-
-    def summaries(self, name: str) -> list[SummaryTag]:
-        """The tags of the job's event files that are no metrics."""
-        document = self.transport.json(Request("GET", f"{_job_path(name)}/series"))
-        return codec.decode(JobSeries, document, ignore_unknown=True).summaries
+        found = codec.decode(JobSeries, document, ignore_unknown=True)
+        return replace(found, items=[with_numbers(one) for one in found.items])
 
     def points(self, name: str, metric: str, query: Mapping[str, Any]) -> list[MetricPoint]:
         """Points of a metric."""

@@ -141,13 +141,13 @@ class JobHandle:
         """The metrics that the job has reported: how many points each has, its extremes and its
         last value. ``cloud_ml.job.report`` reports one.
         """
-        return self._calls.series(self.uid)
+        return self._calls.series(self.uid).items
 
     def summaries(self) -> list[SummaryTag]:
         """The histograms, images, audio and texts in the job's TensorBoard event files: tag, kind,
         how many, and the last step. Look at them with a TensorBoard.
         """
-        return self._calls.summaries(self.uid)
+        return self._calls.series(self.uid).summaries
 
     def points(
         self,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cloud_ml.models.checkpoints import JobCheckpoint
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobStacks, JobSummary, JobTasks
-    from cloud_ml.models.metrics import MetricSeries, SummaryTag
+    from cloud_ml.models.metrics import JobSeries, MetricSeries, SummaryTag
     from cloud_ml.models.outputs import OutputFile
     from cloud_ml.sdk.jobs.handles import JobHandle
 
@@ -135,7 +135,7 @@ class TrainJobs(JobSubmission):
         Raises:
             NotFound: There is no such job.
         """
-        return self._jobs.series(name)
+        return self._jobs.series(name).items
 
     def train_job_summaries(self, name: str) -> list[SummaryTag]:
         """The histograms, images, audio and texts in a job's event files; see
@@ -144,7 +144,15 @@ class TrainJobs(JobSubmission):
         Raises:
             NotFound: There is no such job.
         """
-        return self._jobs.summaries(name)
+        return self._jobs.series(name).summaries
+
+    def train_job_metrics(self, name: str) -> JobSeries:
+        """What ``train_job_series`` and ``train_job_summaries`` answer, in one request.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return self._jobs.series(name)
 
     def train_job_outputs(self, name: str) -> Generator[OutputFile]:
         """The files that a job left in its working directory; see ``JobHandle.outputs``.
