@@ -63,7 +63,8 @@ class Restart:
             by default, one of a single task ``Never`` unless it has retries.
         rules: Tried in their order; the first that fits counts.
         healthy_s: After an attempt of so many seconds with a new checkpoint or step, all retries are
-            there again; 3,600 by default. So are the restarts of a task after that time.
+            there again; 3,600 by default. So are the restarts of a task after that time. With
+            ``Always``, a good end after any time gives all of them back.
         memory_factor: After ``OOMKilled``, start again with so many times the memory, such as 1.5;
             also under ``Never``. By default, such an end is the last one.
         memory_most: The most memory that a task gets so, such as ``"4G"``.

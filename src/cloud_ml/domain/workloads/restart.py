@@ -80,7 +80,7 @@ def next_attempt(
     the third end of the same kind without progress in between, unless a rule of the user's is for
     it; ends that are not the program's own neither count nor reset that. After ``healthy_s``
     seconds of running, the delay is the first one again; with progress, the budgets of retries and
-    of restarts of tasks are whole again, too.
+    of restarts of tasks are whole again, too. They also are after a good end, however short.
 
     With ``more`` memory than the attempt had, the next one meets another situation: an end for lack
     of memory is followed whatever the policy is, and is not the same as the one before.
@@ -97,7 +97,8 @@ def _count_attempt(
     healthy = end.ran_s >= workload.retry.healthy_s
     # The progress of a service is the time that it has answered.
     progressed = workload.serves or end.milestone.is_beyond(status.last_end.milestone)
-    whole_again = healthy and progressed
+    # With Always, a good end is the end of a round: what failed in it is no burden on the next.
+    whole_again = end.reason is Reason.COMPLETED or (healthy and progressed)
     return replace(
         status,
         retries_used=0 if whole_again else status.retries_used,

@@ -178,7 +178,7 @@ def test_only_always_starts_again_after_a_good_end(policy: RestartPolicy, *, aga
     found = following(AttemptEnd(Reason.COMPLETED, ran_s=5), used=3, failures=2, policy=policy)
     assert (found.at is not None) == again
     if again:
-        assert (found.retries_used, found.failures) == (3, 3)
+        assert (found.retries_used, found.failures) == (0, 3)
 
 
 def test_a_good_end_after_a_minute_is_followed_at_once() -> None:
@@ -186,6 +186,31 @@ def test_a_good_end_after_a_minute_is_followed_at_once() -> None:
         AttemptEnd(Reason.COMPLETED, ran_s=60), failures=9, policy=RestartPolicy.ALWAYS
     )
     assert found.at == NOW + timedelta(seconds=2)
+
+
+@pytest.mark.parametrize("ran_s", [5, 7200])
+def test_a_good_end_gives_back_all_retries_and_restarts_of_tasks(ran_s: float) -> None:
+    """Otherwise a job that runs round after round fails for what went wrong weeks ago."""
+    always = replace(JOB, retry=replace(POLICY, exits=ExitRules(RestartPolicy.ALWAYS)))
+    used = WorkloadStatus(retries_used=3, failures=3, task_restarts_used=9)
+    good = AttemptEnd(Reason.COMPLETED, "master", 0, ran_s=ran_s, task_restarts=1)
+    found = next_attempt(always, used, good, NOW)
+    assert (found.retries_used, found.task_restarts_used) == (0, 0)
+    status = WorkloadStatus(retries_used=found.retries_used, failures=found.failures)
+    assert next_attempt(always, status, CRASH, NOW).why == "retry 1 of 3"
+
+
+def test_short_good_ends_in_turn_with_failures_have_growing_delays() -> None:
+    always = replace(JOB, retry=replace(POLICY, exits=ExitRules(RestartPolicy.ALWAYS)))
+    status, delays = WorkloadStatus(), []
+    for _ in range(3):
+        for end in (AttemptEnd(Reason.COMPLETED, "master", 0, ran_s=1), CRASH):
+            found = next_attempt(always, status, end, NOW)
+            assert found.at is not None
+            delays.append(found.at - NOW)
+            status = replace(status, retries_used=found.retries_used, failures=found.failures)
+    assert delays == sorted(delays)
+    assert delays[0] < delays[-1] == timedelta(seconds=POLICY.longest_delay_s)
 
 
 def test_never_means_never() -> None:
