@@ -107,7 +107,7 @@ NOT_FUZZED = {
     "controller.wheels": "writes archives",
     "cli.tensorboards": "a URL of the server, for a hint",
     "settings.application_names": "names that the operator sets; `test_settings.py` has the table",
-    "usecases.tensorboards": "a key that the server has made itself",
+    "usecases.tensorboards.tensorboards": "a key that the server has made itself",
     "controller.model_requirements": "names of folders that the object store has listed",
     "doctor.network": "the endpoint that was parsed",
     "doctor.reach": "a URL of the operator's database, for a message",

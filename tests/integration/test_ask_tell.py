@@ -22,11 +22,11 @@ from cloud_ml.state.sql.verify import verify
 from cloud_ml.testing.state.samples import once
 from cloud_ml.tuning.tuner import Tuner
 from cloud_ml.usecases.access.identities import Identity, Organisation
-from cloud_ml.usecases.asking import AskTell
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.resources import Resources
-from cloud_ml.usecases.studies import StudyResources, study_resource
+from cloud_ml.usecases.studies.ask_tell import AskTell
+from cloud_ml.usecases.studies.studies import StudyResources, study_resource
 from support.postgres import Postgres
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("postgresql")]

@@ -11,7 +11,7 @@ from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
 from cloud_ml.models.train_job import TrainJob
-from unit.test_asking import World, world  # noqa: F401 - a fixture
+from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.anyio
 

@@ -37,7 +37,6 @@ from cloud_ml.usecases.access.keys import Keys
 from cloud_ml.usecases.access.organisations import Organisations
 from cloud_ml.usecases.access.tokens import AccessTokens
 from cloud_ml.usecases.access.users import Users
-from cloud_ml.usecases.asking import AskTell
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.clock import Clock
@@ -61,9 +60,7 @@ from cloud_ml.usecases.metrics.patterns import PatternCheck, SearchCheck, any_pa
 from cloud_ml.usecases.models.lineage import Lineage
 from cloud_ml.usecases.models.model_services import ModelServices
 from cloud_ml.usecases.models.releasing import Releasing
-from cloud_ml.usecases.objectives import Objectives
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.optuna_storage import OptunaStorage
 from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.resources import Resource, Resources
@@ -73,9 +70,12 @@ from cloud_ml.usecases.short_reads import ShortReads
 from cloud_ml.usecases.storage.batches import Batches
 from cloud_ml.usecases.storage.objects import Storage
 from cloud_ml.usecases.storage.uploads import Uploads
-from cloud_ml.usecases.studies import study_resource
-from cloud_ml.usecases.study_readouts import StudyReadouts
-from cloud_ml.usecases.tensorboards import (
+from cloud_ml.usecases.studies.ask_tell import AskTell
+from cloud_ml.usecases.studies.optuna_storage import OptunaStorage
+from cloud_ml.usecases.studies.readouts import StudyReadouts
+from cloud_ml.usecases.studies.reported_values import Objectives
+from cloud_ml.usecases.studies.studies import study_resource
+from cloud_ml.usecases.tensorboards.tensorboards import (
     ApplicationAddresses,
     TensorBoardsOfJobs,
     tensorboard_resource,

@@ -11,7 +11,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.gateway import certificates
 from cloud_ml.gateway.config import ApplicationsConfig, GatewayConfig
 from cloud_ml.settings import Settings
-from cloud_ml.usecases.tensorboards import ApplicationAddresses
+from cloud_ml.usecases.tensorboards.tensorboards import ApplicationAddresses
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

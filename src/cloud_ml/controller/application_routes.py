@@ -17,7 +17,7 @@ from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.errors import CloudMlError, Unavailable
-from cloud_ml.usecases.tensorboards import label_of
+from cloud_ml.usecases.tensorboards.tensorboards import label_of
 
 _LOOK_S = 1.0
 logger = logging.getLogger(__name__)

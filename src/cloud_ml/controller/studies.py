@@ -56,9 +56,9 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.jobs.checkpoint_references import CheckpointReferences
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from cloud_ml.usecases.jobs.train_jobs import TrainJobs
-from cloud_ml.usecases.objectives import Objectives
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.trial_curves import TrialCurves
+from cloud_ml.usecases.studies.reported_values import Objectives
+from cloud_ml.usecases.studies.trial_curves import TrialCurves
 
 
 class StudyController:

@@ -22,7 +22,7 @@ from cloud_ml.models.common import check_name
 from cloud_ml.optuna_proxy.peers import find_peers
 from cloud_ml.optuna_proxy.service import OptunaService
 from cloud_ml.settings import StudySettings
-from cloud_ml.usecases.optuna_studies import NewOptunaStudy, optuna_spec, record_name
+from cloud_ml.usecases.studies.optuna_studies import NewOptunaStudy, optuna_spec, record_name
 from fuzz.harness import target
 
 _SPEC = optuna_spec(NewOptunaStudy(name="s", title="s", directions=("min", "max")), StudySettings())
@@ -109,7 +109,7 @@ def connection_table(data: bytes) -> None:
 
 
 @target(
-    "usecases.optuna_studies",
+    "usecases.studies.optuna_studies",
     seeds=[b"rates", b"My study (2)", b"no-name-1", b"-"],
     words=["\u00e9", "A"],
 )

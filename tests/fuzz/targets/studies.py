@@ -15,7 +15,7 @@ from cloud_ml.settings import StudySettings
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.algorithms import suggest
 from cloud_ml.tuning.base import problem_of
-from cloud_ml.usecases.studies import study_spec
+from cloud_ml.usecases.studies.studies import study_spec
 from fuzz.harness import target
 
 _JOB = '"name": "rates", "job": {"module_name": "m", "trainer_uri": "fds://bucket/a.whl"}'

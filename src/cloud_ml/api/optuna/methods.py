@@ -15,8 +15,8 @@ from cloud_ml.domain.studies.optuna_views import OptunaTrialView
 from cloud_ml.engines.base import Capacity
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.access.identities import Identity
-from cloud_ml.usecases.optuna_storage import OptunaStorage, ShownStudy
-from cloud_ml.usecases.optuna_studies import TRIALS_OF_A_STUDY
+from cloud_ml.usecases.studies.optuna_storage import OptunaStorage, ShownStudy
+from cloud_ml.usecases.studies.optuna_studies import TRIALS_OF_A_STUDY
 
 _MINIMIZE, _MAXIMIZE = "min", "max"
 

@@ -15,7 +15,7 @@ from cloud_ml.api.optuna.wire import Message
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import check_idempotency_key
-from cloud_ml.usecases.optuna_studies import TRIALS_OF_A_STUDY
+from cloud_ml.usecases.studies.optuna_studies import TRIALS_OF_A_STUDY
 
 MEDIA_TYPE = "application/x-protobuf"
 router = APIRouter(

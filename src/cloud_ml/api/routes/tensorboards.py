@@ -16,7 +16,7 @@ from cloud_ml.domain.tensorboards.spec import TensorBoardRecord
 from cloud_ml.engines.abilities import LogView
 from cloud_ml.models.tensorboard import TENSORBOARDS, OpenedTensorBoard
 from cloud_ml.usecases.jobs.logs import Selection
-from cloud_ml.usecases.tensorboards import open_tensorboard
+from cloud_ml.usecases.tensorboards.tensorboards import open_tensorboard
 
 router = APIRouter(
     prefix=TENSORBOARDS.path,

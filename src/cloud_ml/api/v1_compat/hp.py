@@ -18,10 +18,10 @@ from cloud_ml.errors import NotFound
 from cloud_ml.models import common
 from cloud_ml.models.hp_documents import read_hp_document
 from cloud_ml.models.study import STUDIES
-from cloud_ml.usecases import hp_views, original_tunings
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.jobs.logs import MOST_LINES, Selection
 from cloud_ml.usecases.jobs.tasks import tasks_of
+from cloud_ml.usecases.studies import hp_views, original_tunings
 
 router = APIRouter(prefix="/hp", default_response_class=Response)
 

@@ -20,10 +20,11 @@ from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models import codec, common
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases import original_tunings, usage
+from cloud_ml.usecases import usage
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.jobs.logs import MOST_LINES, Selection
 from cloud_ml.usecases.jobs.tasks import tasks_of
+from cloud_ml.usecases.studies import original_tunings
 
 router = APIRouter(prefix="/train", default_response_class=Response)
 

@@ -14,7 +14,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists
 from cloud_ml.models.study import STUDIES
 from cloud_ml.usecases.jobs import views
-from cloud_ml.usecases.original_tunings import Tuning
+from cloud_ml.usecases.studies.original_tunings import Tuning
 
 
 def submit(here: Platform, call: Call, tuning: Tuning, capacity: Capacity) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cloud_ml.models import common
 from cloud_ml.models.study import QueuedTrials, StudyExtension
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.settings.studies import StudySettings
-from cloud_ml.usecases.study_spaces import change_space, read_parameters_as
+from cloud_ml.usecases.studies.spaces import change_space, read_parameters_as
 
 _MOST_BYTES, _NUMBER_BYTES = 8 * MIB, 24
 

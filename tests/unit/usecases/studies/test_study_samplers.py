@@ -15,7 +15,7 @@ from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.study import NewStudy, StudyExtension
 from cloud_ml.tuning import algorithms
-from unit.test_studies import JOB, World, world
+from unit.usecases.studies.test_studies import JOB, World, world
 
 __all__ = ["world"]
 pytestmark = pytest.mark.anyio

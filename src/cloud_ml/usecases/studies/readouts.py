@@ -35,9 +35,9 @@ from cloud_ml.tuning.algorithms import has_numeric
 from cloud_ml.tuning.base import problem_of
 from cloud_ml.tuning.tuner import Tuner
 from cloud_ml.usecases.access.identities import Identity
-from cloud_ml.usecases.objectives import Objectives
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.studies import StudyResources
+from cloud_ml.usecases.studies.reported_values import Objectives
+from cloud_ml.usecases.studies.studies import StudyResources
 
 LEAST_TRIALS = 5
 _MOST_KEPT = 64

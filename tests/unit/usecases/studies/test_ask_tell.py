@@ -16,7 +16,7 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from support.listening import listening
 from support.platform import Served
-from unit.test_studies import World as Controlled
+from unit.usecases.studies.test_studies import World as Controlled
 
 pytestmark = pytest.mark.anyio
 _SPACE: dict[str, Any] = {"lr": {"min": 0.0, "max": 1.0}}

@@ -8,8 +8,8 @@ import pytest
 
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.models.study import NewStudy
-from unit.test_asking import World, world  # noqa: F401 - a fixture
-from unit.test_studies import JOB
+from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
+from unit.usecases.studies.test_studies import JOB
 
 pytestmark = pytest.mark.anyio
 _SPACE: dict[str, Any] = {

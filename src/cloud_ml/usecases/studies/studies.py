@@ -40,28 +40,28 @@ from cloud_ml.tuning.algorithms import suggest
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.masking import masked_parameters, masked_space
-from cloud_ml.usecases.optuna_studies import NewOptunaStudy, optuna_spec
-from cloud_ml.usecases.original_tunings import OriginalStudy, Tuning
 from cloud_ml.usecases.resources import Resource, Resources
 from cloud_ml.usecases.storage.objects import Storage
-from cloud_ml.usecases.study_algorithms import read_algorithm
-from cloud_ml.usecases.study_changes import (
+from cloud_ml.usecases.studies.algorithms import read_algorithm
+from cloud_ml.usecases.studies.changes import (
     check_size,
     enqueued,
     extended,
     max_time_of,
     target_of,
 )
-from cloud_ml.usecases.study_checkpoints import (
+from cloud_ml.usecases.studies.checkpoints import (
     read_kept_checkpoints,
     show_kept_checkpoints,
     with_kept_checkpoints,
 )
-from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
-from cloud_ml.usecases.study_outputs import check_output_folder
-from cloud_ml.usecases.study_populations import GENERATIONS, read_population
-from cloud_ml.usecases.study_spaces import read_parameters_as, read_space
-from cloud_ml.usecases.warm_starts import check_warm_start, with_prior_trials
+from cloud_ml.usecases.studies.objectives import front_fields, parse_objectives
+from cloud_ml.usecases.studies.optuna_studies import NewOptunaStudy, optuna_spec
+from cloud_ml.usecases.studies.original_tunings import OriginalStudy, Tuning
+from cloud_ml.usecases.studies.outputs import check_output_folder
+from cloud_ml.usecases.studies.populations import GENERATIONS, read_population
+from cloud_ml.usecases.studies.spaces import read_parameters_as, read_space
+from cloud_ml.usecases.studies.warm_starts import check_warm_start, with_prior_trials
 
 StudyResource = Resource[NewStudy, Study, StudySpec, StudyStatus]
 StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]

@@ -17,7 +17,7 @@ from cloud_ml.domain.studies.spec import StudyRecord, TrialState, TrialStatus, t
 from cloud_ml.domain.studies.stopping import Curve, Stopper, condensed
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import PointRange
-from cloud_ml.usecases.objectives import find_series
+from cloud_ml.usecases.studies.reported_values import find_series
 
 _MOST_POINTS, _MOST_STUDIES = 1000, 200
 _ENDED = (TrialState.COMPLETED, TrialState.EARLY_STOPPED)

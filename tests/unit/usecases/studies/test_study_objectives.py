@@ -14,8 +14,8 @@ from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.study import NewStudy
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
-from unit.test_asking import World, world  # noqa: F401 - a fixture
-from unit.test_studies import JOB
+from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
+from unit.usecases.studies.test_studies import JOB
 
 pytestmark = pytest.mark.anyio
 _SPACE: dict[str, Any] = {"x": {"min": 0.0, "max": 1.0}, "o": ["a", "b"]}
@@ -135,7 +135,7 @@ async def test_a_job_that_lacks_one_metric_is_told_which(world: World) -> None: 
 def test_a_study_of_the_version_before_is_read() -> None:
     from cloud_ml.models import codec
     from cloud_ml.settings.studies import StudySettings
-    from cloud_ml.usecases.studies import study_spec
+    from cloud_ml.usecases.studies.studies import study_spec
 
     new = NewStudy(name="rates", space=_SPACE, local=True)
     document = codec.encode(study_spec(new, StudySettings()))

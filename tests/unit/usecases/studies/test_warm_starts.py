@@ -11,9 +11,9 @@ from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.studies.spec import STUDY, PriorTrial
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.study import NewStudy
-from cloud_ml.usecases.warm_starts import _newest
-from unit.test_asking import World, world  # noqa: F401 - a fixture
-from unit.test_studies import JOB
+from cloud_ml.usecases.studies.warm_starts import _newest
+from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
+from unit.usecases.studies.test_studies import JOB
 
 pytestmark = pytest.mark.anyio
 _SPACE: dict[str, Any] = {"lr": {"min": 0.0, "max": 1.0}}

@@ -34,14 +34,14 @@ from cloud_ml.state.matching import Match
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.optuna_studies import (
+from cloud_ml.usecases.resources import Resources
+from cloud_ml.usecases.studies.optuna_studies import (
     TRIALS_OF_A_STUDY,
     NewOptunaStudy,
     check_open_to,
     is_open_to,
     record_name,
 )
-from cloud_ml.usecases.resources import Resources
 
 _TRIES, _PAGE, _MOST_STUDIES = 50, 1000, 1000
 _LONGEST_NAME, _MOST_DIRECTIONS = 250, 16

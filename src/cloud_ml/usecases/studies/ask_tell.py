@@ -33,7 +33,7 @@ from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.studies import StudyResources, shown_trial
+from cloud_ml.usecases.studies.studies import StudyResources, shown_trial
 
 _LONGEST_KEY, _TRIES = 100, 50
 Change = Callable[[StudyRecord], StudyStatus | None]

@@ -29,7 +29,7 @@ from cloud_ml.models.study import STUDIES, NewStudy, QueuedTrials, Study, StudyE
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from cloud_ml.tuning.tuner import Tuner
-from cloud_ml.usecases.objectives import LastValue, Objectives
+from cloud_ml.usecases.studies.reported_values import LastValue, Objectives
 from support.listening import listening
 from support.platform import Served
 
@@ -279,7 +279,7 @@ async def test_a_server_without_numpy_says_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = {"tpe": ["numpy", "scipy"], "auto": ["numpy", "scipy"], "cma-es": ["cmaes"]}
-    named = "cloud_ml.usecases.study_algorithms.missing_packages"
+    named = "cloud_ml.usecases.studies.algorithms.missing_packages"
     monkeypatch.setattr(named, lambda name: missing.get(name, []))
     with pytest.raises(InvalidRequest, match="lacks cmaes"):
         await world.studies.create(_new(algorithm="CmaEsSampler", space=_RANGE))

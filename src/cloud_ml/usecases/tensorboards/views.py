@@ -8,7 +8,7 @@ from cloud_ml.domain.tensorboards.spec import TensorBoardRecord
 from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase
 from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.jobs import views
-from cloud_ml.usecases.tensorboards import ApplicationAddresses
+from cloud_ml.usecases.tensorboards.tensorboards import ApplicationAddresses
 
 
 def document(
