@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -168,6 +169,57 @@ def test_where_no_process_can_be_confined_a_wheel_is_read_in_the_sandbox(
     else:
         assert bench.output(bench.prepare(wheel, "trainer.task"), "-m", "trainer.task") == "wheel\n"
     assert len(bench.sandbox.commands) == 1
+
+
+def test_small_sources_need_no_build_and_no_interpreter_of_their_own(bench: Bench) -> None:
+    trainer = bench.tree(task__dot__py="print('tree')", requirements__dot__txt="six")
+    prepared = bench.prepare(trainer)
+    assert bench.sandbox.commands == []
+    assert "six==1.0" in prepared.lock
+    assert bench.output(prepared, "-m", "task") == "tree\n"
+    task = Path(prepared.folder, "task.py")
+    assert [*task.parent.glob("__pycache__/task.*.pyc")], "compiled once for all jobs"
+    task.write_text("print('changed')")
+    assert bench.output(prepared, "-m", "task") == "changed\n", "a job may change its copy"
+
+
+@pytest.mark.parametrize("content", ["good", "damaged"])
+def test_where_no_process_can_be_confined_sources_are_read_in_the_sandbox(
+    bench: Bench, content: str
+) -> None:
+    bench.sandbox.forks = False
+    trainer = bench.tree(task__dot__py="print('tree')")
+    if content == "damaged":
+        trainer.write_bytes(trainer.read_bytes()[:-30])
+        assert bench.fails(trainer).reason == "TrainerInvalid"
+    else:
+        assert bench.output(bench.prepare(trainer), "-m", "task") == "tree\n"
+    assert len(bench.sandbox.commands) == 1
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"task.py": "#" * 300_000},
+        {f"part_{number}.py": "" for number in range(600)},
+        {"task.py": "print('tree')", "pyproject.toml": "a = " + "[" * 100_000},
+    ],
+    ids=["much code", "many files", "what is not understood"],
+)
+def test_what_takes_long_or_is_strange_is_left_to_the_sandbox(
+    bench: Bench, files: Mapping[str, str]
+) -> None:
+    trainer = bench.tree(**{name.replace(".", "__dot__"): text for name, text in files.items()})
+    with contextlib.suppress(EnvironmentFailed):
+        bench.prepare(trainer, None)
+    assert len(bench.sandbox.commands) >= 1
+
+
+def test_what_small_sources_require_wrongly_is_told_without_the_sandbox(bench: Bench) -> None:
+    failure = bench.fails(bench.tree(task__dot__py="", requirements__dot__txt="no name!"))
+    assert failure.reason == "TrainerInvalid"
+    assert "requirements.txt" in failure.message
+    assert bench.sandbox.commands == []
 
 
 def test_a_wheel_is_compiled_once_for_all_jobs(bench: Bench) -> None:

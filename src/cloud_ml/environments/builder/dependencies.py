@@ -168,10 +168,11 @@ def _named_files(text: str) -> tuple[list[str], str]:
 
 def _text(root: Path, name: str, limit_bytes: int = _BYTES) -> str:
     """The text of a file that really lies in ``root``: a link may lead to another file there."""
-    path = (root / name).resolve()
-    if not path.is_relative_to(root.resolve()):
+    path, top = (root / name).resolve(), root.resolve()
+    if not path.is_relative_to(top):
         raise BadRequirement("it is not in the folder that was sent")
-    return read_text(path, limit_bytes)
+    # By the path that was given: who reads may have no way through the folders above it.
+    return read_text(root / path.relative_to(top), limit_bytes)
 
 
 def _project(root: Path) -> dict[str, Any]:

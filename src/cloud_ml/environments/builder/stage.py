@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.builder import backend, dependencies, source, wheel
+from cloud_ml.environments.builder import backend, dependencies, source, sources, wheel
 from cloud_ml.environments.builder.dependencies import Declared
 from cloud_ml.environments.files import is_real_folder
 from cloud_ml.environments.packages.requirements import BadRequirement
@@ -75,32 +75,27 @@ def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, 
 
 
 def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
-    folder, sources = out / "folder", out / "src"
-    if name.endswith(".py"):
-        (_make_folder(folder) / name).write_bytes(archive.read_bytes())
-        return _report(
-            "script", name, "", dependencies.read(folder, name.removesuffix(".py"), built=False)
-        )
-    unpack(archive, name, sources)
-    root = source.find_root(sources, module)
-    if source.is_sdist(sources, name):
+    plain = sources.lay_out(archive, name, out, module)
+    if plain is not None:
+        return plain
+    folder, unpacked = out / sources.FOLDER, out / sources.UNPACKED
+    root = source.find_root(unpacked, module)
+    if source.is_sdist(unpacked, name):
         declared = dependencies.read(root, None, built=True)
         return _report_built(_build(root, out), declared)
     root.rename(folder)
-    built, in_src = source.is_project(folder), source.has_src_layout(folder)
-    declared = dependencies.read(folder, module, built=built)
-    if not built:
-        return _report("tree", name, "", declared) | {"src": in_src}
-    remove(sources)  # the build gets files of its own: what it leaves behind was not sent
-    unpack(archive, name, sources)
-    distribution = _build(source.find_root(sources, module), out)
+    in_src = source.has_src_layout(folder)
+    declared = dependencies.read(folder, module, built=True)
+    remove(unpacked)  # the build gets files of its own: what it leaves behind was not sent
+    unpack(archive, name, unpacked)
+    distribution = _build(source.find_root(unpacked, module), out)
     _add_built_files(out / "site", folder / "src" if in_src else folder)
     return _report_built(distribution, declared) | {"src": in_src}
 
 
 def _report_built(distribution: wheels.Distribution, declared: Declared) -> dict[str, Any]:
     declared.requires[:0] = distribution.requires
-    return _report("project", distribution.name, distribution.version, declared)
+    return sources.report_of("project", distribution.name, distribution.version, declared)
 
 
 def _build(root: Path, out: Path) -> wheels.Distribution:
@@ -124,10 +119,6 @@ def _add_built_files(site: Path, root: Path) -> None:
                 if not os.path.lexists(target / name):
                     target.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(Path(folder, name), target / name, follow_symlinks=False)
-
-
-def _report(kind: str, name: str, version: str, declared: Declared) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "version": version, **asdict(declared)}
 
 
 def _error(reason: str, message: str) -> dict[str, Any]:

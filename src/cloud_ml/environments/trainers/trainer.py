@@ -10,7 +10,7 @@ a source distribution             built in the tenant's sandbox, once for the sa
 a packed folder with a build      the same; each job also gets a copy of the folder, which comes
                                   first on the path
 a packed folder without a build   each job gets a copy of it; ``builder.dependencies`` says what it
-                                  requires
+                                  requires. A small one is laid out like a wheel
 one ``.py`` file                  each job gets a copy of it; a module of that name
 ================================  ================================================================
 
@@ -28,7 +28,7 @@ from typing import Any
 
 from cloud_ml.environments import inside, interpreter, process
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sandbox
-from cloud_ml.environments.builder import wheel
+from cloud_ml.environments.builder import sources, wheel
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, write_json
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.packages.requirements import BadRequirement, parse_all
@@ -104,7 +104,7 @@ class TrainerBuilder:
     def _make(self, work: Path, request: EnvironmentRequest, file: Path, name: str) -> None:
         if name.endswith(".whl"):
             self._lay_out_wheel(work, file, name)
-        else:
+        elif not self._lay_out_sources(work, request, file, name):
             self._build(work, request, file, name)
 
     def _lay_out_wheel(self, work: Path, file: Path, name: str) -> None:
@@ -144,6 +144,35 @@ class TrainerBuilder:
                 timeout_s=self.timeout_s,
                 small=small,
             )
+
+    def _lay_out_sources(
+        self, work: Path, request: EnvironmentRequest, file: Path, name: str
+    ) -> bool:
+        """Lay small sources out that have no build, in the way of a wheel; false if they want the
+        sandbox.
+        """
+        out = work / "out"
+        out.mkdir()
+        try:
+            with file.open("rb") as archive:
+                descriptor = archive.fileno()
+                if os.fstat(descriptor).st_size > _SMALL_BYTES:
+                    return False
+                code = self.sandbox.call(
+                    lambda: sources.stage(descriptor, name, request.module, Path()),
+                    folder=out,
+                    inputs=[descriptor],
+                    timeout_s=self.timeout_s,
+                    small=True,
+                )
+        except OSError as error:
+            raise EnvironmentFailed(
+                "EnvironmentFailed", f"the trainer cannot be read: {error}"
+            ) from error
+        if code != 0 or read_json(out / "report.json", REPORT_BYTES) == sources.NEEDS_SANDBOX:
+            return False
+        self._take(work, self._report(out, code, process.OutputTail()))
+        return True
 
     def _build(self, work: Path, request: EnvironmentRequest, file: Path, name: str) -> None:
         """Build in the sandbox, a second time when the first has told what the build needs."""

@@ -33,7 +33,7 @@ CPU_S = 120
 _FILE_BYTES = 8 * 2**30
 _OPEN_FILES = 256
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_PRELOADED_CODECS = ("cp437", "latin-1", "utf-8-sig", "idna")
+_PRELOADED_CODECS = ("cp437", "latin-1", "utf-8-sig", "utf-16", "utf-32", "idna")
 """Loaded before the fork: the child may not be able to read the files of the standard library."""
 
 
