@@ -280,15 +280,17 @@ def wheel(folder: Path, source: str, version: str = "1.0") -> Path:
     return target
 
 
-def tree(folder: Path, source: str, *, setup: bool) -> Path:
-    """A folder with the module ``trainer.task``, with or without a ``setup.py``."""
+def tree(folder: Path, source: str, *, setup: str = "") -> Path:
+    """A folder with the module ``trainer.task``, and a ``setup.py`` if there is an expression for
+    its version.
+    """
     package = folder / "trainer"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "task.py").write_text(source)
     if setup:
         (folder / "setup.py").write_text(
-            "from setuptools import setup\nsetup(name='trainer', version='1.0', "
+            f"from setuptools import setup\nsetup(name='trainer', version={setup}, "
             "packages=['trainer'])\n"
         )
     return folder

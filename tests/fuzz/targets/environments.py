@@ -20,7 +20,7 @@ from cloud_ml.engines.local.failures import files as missing_files
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.failures.files import CodeFolder
 from cloud_ml.environments import files, runtimefile
-from cloud_ml.environments.builder import dependencies, locks, source
+from cloud_ml.environments.builder import dependencies, locks, source, static_setup
 from cloud_ml.environments.interpreter import from_answer
 from cloud_ml.environments.packages import pipconfig, requirements, resolve, versions
 from cloud_ml.environments.runtime import BadRuntime
@@ -271,6 +271,47 @@ def build_project(data: bytes) -> None:
         assert all(
             isinstance(one, str) for one in itertools.chain(project.requires, project.backend_path)
         )
+
+
+@target(
+    "environments.builder.static_setup",
+    seeds=["from setuptools import setup\nsetup(name='t', version='1.0', packages=['p'])\n",
+           "from setuptools import find_packages, setup\nR = ['a>=1,<2']\nif __name__ == '__main__':\n"
+           "    setup(name='a-b', version='0', packages=find_packages(), install_requires=R, "
+           "python_requires='>=3', classifiers=['x'], description='y', zip_safe=False)\n",
+           "import setuptools\nsetuptools.setup(name='t', version='1', "
+           "packages=setuptools.find_packages())\n",
+           "x = " + "(" * 500, "# coding: x\n"],
+    words=["setup(", "find_packages()", "name=", "version=", "packages=", "install_requires=", "author=", "if ", "'", "\\n",
+           "\n", "[", "]", "**", "../"],
+)  # fmt: skip
+def setup_program(data: bytes) -> None:
+    """It is left to be run, or it is Python whose metadata hold a line for each thing that it says."""
+    with scratch() as folder:
+        root, target = folder / "root", folder / "target"
+        (root / "p" / "q").mkdir(parents=True)
+        for package in (root / "p", root / "p" / "q"):
+            (package / "__init__.py").touch()
+        (root / "setup.py").write_bytes(data)
+        setup = static_setup.read(root)
+        if setup is None:
+            return
+        ast.parse(data)
+        assert {*setup.packages} <= {"p", "p.q"}
+        lines = setup.metadata.splitlines()
+        assert lines[:3] == [
+            "Metadata-Version: 2.4",
+            f"Name: {setup.name}",
+            f"Version: {setup.version}",
+        ]
+        for line in lines:
+            name, _, value = line.partition(": ")
+            assert name
+            if name == "Requires-Dist":
+                assert str(Reference(value)) == value
+        static_setup.lay_out(root, setup, target)
+        info = next(target.glob("*.dist-info"))
+        assert {entry.name for entry in target.iterdir()} == {"p", info.name}
 
 
 @target(

@@ -215,6 +215,30 @@ def test_what_takes_long_or_is_strange_is_left_to_the_sandbox(
     assert len(bench.sandbox.commands) >= 1
 
 
+_SETUP = """from setuptools import setup
+setup(name='mine', version='1.0', packages=['mine'], install_requires=['six'])
+"""
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_setup_file_of_constants_is_not_run(bench: Bench, forks: bool) -> None:
+    bench.sandbox.forks = forks
+    package = bench.folder / "sources" / "mine"
+    bench.tree()
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "task.py").write_text(
+        "from importlib.metadata import version\nprint(version('mine'))"
+    )
+    (package.parent / "setup.py").write_text(_SETUP)
+    trainer = pack(package.parent, bench.folder / "trainer.tar.gz", "code")
+    prepared = bench.prepare(trainer, "mine.task")
+    assert len(bench.sandbox.commands) == (0 if forks else 1)
+    assert "six==1.0" in prepared.lock
+    assert bench.output(prepared, "-m", "mine.task") == "1.0\n"
+    assert b"Installed mine 1.0" in bench.log
+
+
 def test_what_small_sources_require_wrongly_is_told_without_the_sandbox(bench: Bench) -> None:
     failure = bench.fails(bench.tree(task__dot__py="", requirements__dot__txt="no name!"))
     assert failure.reason == "TrainerInvalid"

@@ -41,6 +41,13 @@ KINDS: dict[str, Mapping[str, str]] = {
         "pyproject.toml": "[project]\ndependencies = ['six']\n",
     },
     "a file of locks": {"task.py": "", "pylock.toml": LOCK},
+    "a setup.py of constants": {
+        "task.py": "",
+        "own/__init__.py": "",
+        "requirements.txt": "six",
+        "setup.py": "from setuptools import setup\n"
+        "setup(name='own', version='1', packages=['own'], install_requires=['six>=1'])\n",
+    },
     "what is wrong": {"task.py": "", "requirements.txt": "no name!"},
     "what was not sent": {"task.py": "", "requirements.txt": "-r other.txt"},
     "what is not understood": {"task.py": "", "pyproject.toml": "a = " + "[" * 100_000},

@@ -14,7 +14,6 @@ from typing import Any
 
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.builder import backend, dependencies, source, sources, wheel
-from cloud_ml.environments.builder.dependencies import Declared
 from cloud_ml.environments.files import is_real_folder
 from cloud_ml.environments.packages.requirements import BadRequirement
 from cloud_ml.environments.removing import remove
@@ -82,7 +81,7 @@ def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[st
     root = source.find_root(unpacked, module)
     if source.is_sdist(unpacked, name):
         declared = dependencies.read(root, None, built=True)
-        return _report_built(_build(root, out), declared)
+        return sources.report_built(_build(root, out), declared)
     root.rename(folder)
     in_src = source.has_src_layout(folder)
     declared = dependencies.read(folder, module, built=True)
@@ -90,12 +89,7 @@ def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[st
     unpack(archive, name, unpacked)
     distribution = _build(source.find_root(unpacked, module), out)
     _add_built_files(out / "site", folder / "src" if in_src else folder)
-    return _report_built(distribution, declared) | {"src": in_src}
-
-
-def _report_built(distribution: wheels.Distribution, declared: Declared) -> dict[str, Any]:
-    declared.requires[:0] = distribution.requires
-    return sources.report_of("project", distribution.name, distribution.version, declared)
+    return sources.report_built(distribution, declared) | {"src": in_src}
 
 
 def _build(root: Path, out: Path) -> wheels.Distribution:
