@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -152,7 +153,9 @@ for number in range(3):
         lines(role="worker", task="worker-0")
 
 
-def test_a_task_that_fails_starts_again_alone(run: Run, client: CloudMlClient) -> None:
+def test_a_task_that_fails_starts_again_alone(
+    run: Run, client: CloudMlClient, server: RealServer
+) -> None:
     source = """
 import os, sys, time
 restart = os.environ["CLOUDML_TASK_RESTART"]
@@ -171,6 +174,14 @@ else:
     assert job.succeeded, log
     assert job.attempt == 1
     assert [task.restarts for task in job.tasks] == [0, 1]
+    shown = json.loads(server.cli("jobs", "describe", "again", "-o", "json").good().out)
+    last = [
+        [one[f"last_{name}"] for name in ("reason", "exit_code", "signal")]
+        for one in shown["tasks"]
+    ]
+    assert last == [["", None, None], ["NonZeroExit", 3, None]]
+    live = [(one.last_reason, one.last_exit_code) for one in client.train_job_tasks("again")]
+    assert live == [("", None), ("NonZeroExit", 3)]
     assert [line for line in log.splitlines() if "start " in line or "starts again" in line][-3:-1]
     assert "[worker-1] cloudml: worker-1 starts again (1): worker-1 exited with code 3" in log
     assert log.count("[worker-0] start 0") == 1

@@ -57,13 +57,14 @@ class TaskRestart:
 class ObservedProcess:
     """One task of the gang. ``reason`` is set when it has ended, ``Completed`` for a good end.
 
-    It has started again alone ``restarts`` times, the last time because of ``last_end``.
-    ``quick_failures`` are those starts in a row that failed within a minute, ``same_ends`` those
-    that ended in the same way without progress. ``progress`` is what it had reported when it ended.
-    One that is ``restarting`` has ended and starts again soon. Before its last restart it had run
-    for ``last_ran_s`` seconds; it went on from ``restored_from``. ``requested_restarts`` is the
-    number of the last restart that was asked for. It may be under way; two requests in a short time
-    are one restart. ``free_restarts`` of its restarts cost no budget, or not any more. It runs on the machine
+    It has started again alone ``restarts`` times, the last time because of ``last_end``: that end
+    had ``last_reason``, and ``last_exit_code`` or ``last_signal``. ``quick_failures`` are those
+    starts in a row that failed within a minute, ``same_ends`` those that ended in the same way
+    without progress. ``progress`` is what it had reported when it ended. One that is ``restarting``
+    has ended and starts again soon. Before its last restart it had run for ``last_ran_s`` seconds;
+    it went on from ``restored_from``. ``requested_restarts`` is the number of the last restart that
+    was asked for. It may be under way; two requests in a short time are one restart.
+    ``free_restarts`` of its restarts cost no budget, or not any more. It runs on the machine
     ``node``; empty where there is only one. ``earlier_restarts`` are the last of those before its
     last one: nobody may have looked between them. ``found_texts`` are those of its gang's
     ``log_texts`` that the end of its output has, ``found_patterns`` those of its ``log_patterns``.
@@ -81,6 +82,9 @@ class ObservedProcess:
     usage: Usage = field(default_factory=Usage)
     restarts: int = 0
     last_end: str = ""
+    last_reason: Reason | None = None
+    last_exit_code: int | None = None
+    last_signal: str | None = None
     quick_failures: int = 0
     same_ends: RepeatedEnd = NO_END
     progress: Progress | None = None

@@ -30,9 +30,10 @@ class JobTaskState:
     end.
 
     In this attempt it has started again alone ``restarts`` times, the last time because of
-    ``last_end``. One that is ``restarting`` has failed and starts again soon. It is on the machine
-    ``node``, and the others reach it at ``address``, such as ``worker-1:20003``; empty if it has
-    none.
+    ``last_end``. That end had ``last_reason``, which is empty if there was none or if it is not
+    known, and ``last_exit_code`` or ``last_signal``. One that is ``restarting`` has failed and
+    starts again soon. It is on the machine ``node``, and the others reach it at ``address``, such
+    as ``worker-1:20003``; empty if it has none.
     """
 
     name: str
@@ -45,6 +46,9 @@ class JobTaskState:
     finished_at: datetime | None = None
     restarts: int = 0
     last_end: str = ""
+    last_reason: str = ""
+    last_exit_code: int | None = None
+    last_signal: str | None = None
     restarting: bool = False
     node: str = ""
     address: str = ""
@@ -171,8 +175,8 @@ class JobTask:
     of the samples.
 
     While a task is young there is no sample yet, and the figures are null. ``reason``, ``message``,
-    ``restarts``, ``last_end``, ``restarting``, ``node`` and ``address`` are as in ``JobTaskState``.
-    ``progress`` is null if the code reports none.
+    ``restarts``, ``last_end``, ``last_reason``, ``last_exit_code``, ``last_signal``,
+    ``restarting``, ``node`` and ``address`` are as in ``JobTaskState``. ``progress`` is null if the code reports none.
     """
 
     name: str
@@ -182,6 +186,9 @@ class JobTask:
     restarting: bool = False
     restarts: int = 0
     last_end: str = ""
+    last_reason: str = ""
+    last_exit_code: int | None = None
+    last_signal: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     exit_code: int | None = None

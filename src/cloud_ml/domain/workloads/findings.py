@@ -67,6 +67,9 @@ def _task(one: ObservedProcess, gang: ObservedGang) -> TaskStatus:
         finished_at=one.finished_at,
         restarts=one.restarts,
         last_end=one.last_end,
+        last_reason=one.last_reason.value if one.last_reason else "",
+        last_exit_code=one.last_exit_code,
+        last_signal=one.last_signal,
         restarting=one.restarting and not gang.state.over,
         node=one.node or gang.node,
     )

@@ -128,8 +128,9 @@ class TaskStatus:
     its end.
 
     In this attempt it has started again alone ``restarts`` times, the last time because of
-    ``last_end``. One that is ``restarting`` has failed and starts again soon. It runs on the machine
-    ``node``; empty where there is only one.
+    ``last_end``: that end had ``last_reason``, and ``last_exit_code`` or ``last_signal``. One that is
+    ``restarting`` has failed and starts again soon. It runs on the machine ``node``; empty where
+    there is only one.
     """
 
     name: str
@@ -142,6 +143,9 @@ class TaskStatus:
     finished_at: datetime | None = None
     restarts: int = 0
     last_end: str = ""
+    last_reason: str = ""
+    last_exit_code: int | None = None
+    last_signal: str | None = None
     restarting: bool = False
     node: str = ""
 

@@ -178,6 +178,8 @@ class TaskContract(Programs):
         assert (first.restarts, second.restarts) == (0, int(self.restarts_tasks))
         assert second.exit_code == 3
         assert "3" in second.last_end or not self.restarts_tasks
+        last = (second.last_reason, second.last_exit_code, second.last_signal)
+        assert last == ((Reason.NON_ZERO_EXIT, 3, None) if self.restarts_tasks else (None,) * 3)
         assert ("(task_retries 1)" in second.message) is self.restarts_tasks
         assert over.message == second.message
         told = [(one.role, one.reason, one.number, one.of_gang) for one in over.recoveries]

@@ -798,6 +798,28 @@ def test_a_status_of_the_version_before_has_no_last_end() -> None:
     assert TRAIN_JOB.decode_status(document).last_end == NO_END
 
 
+def test_a_status_of_the_version_before_has_tasks_whose_last_end_is_a_sentence() -> None:
+    document = codec.encode(WorkloadStatus(tasks=(TaskStatus("worker-1", last_end="code 3"),)))
+    for name in ("last_reason", "last_exit_code", "last_signal"):
+        del document["tasks"][0][name]
+    (task,) = TRAIN_JOB.decode_status(document).tasks
+    assert (task.last_end, task.last_reason, task.last_exit_code) == ("code 3", "", None)
+
+
+def test_the_status_of_a_task_says_how_it_ended_before_its_last_restart() -> None:
+    ended = ObservedProcess("worker", 1, running=False, reason=Reason.SIGNALED, signal="SIGSEGV")
+    worker = restart_process(ended, NOW)
+    status = look(job_in(Phase.STARTING), gang_in(GangState.RUNNING, processes=(worker,))).status
+    assert status is not None
+    (task,) = status.tasks
+    assert (task.reason, task.signal) == ("", None)
+    assert (task.last_reason, task.last_exit_code, task.last_signal) == (
+        "Signaled",
+        None,
+        "SIGSEGV",
+    )
+
+
 def test_what_all_tasks_used_is_told_together() -> None:
     used = [Usage(1.5, 10, 40, 2), Usage(0.25, 20, 30, 1)]
     tasks = tuple(

@@ -217,6 +217,20 @@ def test_a_task_that_fails_quickly_three_times_ends_the_gang() -> None:
     assert restart_process(failed(100.0, quick=2), NOW).quick_failures == 0
 
 
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "signal"),
+    [(Reason.NON_ZERO_EXIT, 3, None), (Reason.SIGNALED, None, "SIGSEGV")],
+)
+def test_a_restarted_task_knows_how_it_ended_last(
+    reason: Reason, exit_code: int | None, signal: str | None
+) -> None:
+    ended = replace(failed(), reason=reason, exit_code=exit_code, signal=signal)
+    again = restart_process(ended, NOW)
+    assert (again.reason, again.exit_code, again.signal) == (None, None, None)
+    last = (again.last_reason, again.last_exit_code, again.last_signal)
+    assert last == (reason, exit_code, signal)
+
+
 def test_the_first_restart_is_at_once_and_later_ones_wait_longer() -> None:
     delays = [restart_delay_s(failed(restarts=count)) for count in (0, 1, 2, 3, 99)]
     assert delays == [0.0, 1.0, 2.0, 4.0, 60.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
@@ -132,6 +133,20 @@ def test_another_process_of_the_same_number_is_not_the_supervisor(
     found = ledger.observe(KEY)
     assert found is not None
     assert (found.state, found.reason) == (GangState.LOST, Reason.SUPERVISOR_LOST)
+
+
+def test_the_report_of_an_older_supervisor_says_less_of_a_restart(ledger: Ledger) -> None:
+    again = ObservedProcess("worker", 1, running=True, restarts=1, last_end="code 3")
+    ledger.claim(KEY)
+    ledger.report(replace(running(), processes=(again,)))
+    path = ledger.reports / f"{KEY}.json"
+    document = json.loads(path.read_text())
+    for name in ("last_reason", "last_exit_code", "last_signal"):
+        document["processes"][0].pop(name, None)
+    path.write_text(json.dumps(document))
+    found = ledger.observe(KEY)
+    assert found is not None
+    assert found.processes == (again,)
 
 
 def test_an_end_on_record_stands_whatever_became_of_the_machine(
