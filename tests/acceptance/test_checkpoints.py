@@ -12,13 +12,14 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
+from support.server import RealServer
 
 Run = Callable[..., tuple[Job, str]]
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "checkpoints.md"
 
 
 def test_the_example_of_the_page_goes_on_from_its_checkpoint(
-    run: Run, client: CloudMlClient
+    run: Run, client: CloudMlClient, server: RealServer
 ) -> None:
     example = re.search(r"```python\n(.+?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert example is not None
@@ -31,6 +32,12 @@ def test_the_example_of_the_page_goes_on_from_its_checkpoint(
     found = client.get_train_job("halving-again").checkpoints()
     assert [one.step for one in found] == [10, 20, 30]
     assert [one.path for one in found] == ["step-10.json", "step-20.json", "step-30.json"]
+    newest = client.describe_train_job("halving-again").checkpoint
+    assert newest is not None
+    assert (newest.path, newest.uri, newest.step) == (found[-1].path, found[-1].uri, 30)
+    assert (newest.saved_at, newest.attempt) == (found[-1].saved_at, found[-1].attempt)
+    shown = server.cli("jobs", "describe", "halving-again").good().out
+    assert re.search(r"^Checkpoint: +step 30 \(step-30\.json\), saved .+ ago$", shown, re.MULTILINE)
     longer, log = run("longer", example[1], restore_from="halving-again")
     assert longer.succeeded, log
     assert "starts at step 30" in log

@@ -86,6 +86,20 @@ class JobCheckpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NewestCheckpoint:
+    """The newest complete checkpoint of a job, as its description names it.
+
+    ``path``, ``uri``, ``step``, ``saved_at`` and ``attempt`` are as in ``JobCheckpoint``.
+    """
+
+    path: str
+    uri: str
+    step: int | None = None
+    saved_at: datetime
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobCheckpoints:
     """The checkpoints of a job in the folder ``uri``, the oldest first; ``uri`` is empty if the
     job has none.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cloud_ml.models.checkpoints import NewestCheckpoint
 from cloud_ml.models.metrics import MetricValue
 from cloud_ml.models.outputs import JobOutputs
 
@@ -106,6 +107,9 @@ class Job:
     attempt, single tasks have started again ``task_restarts_used`` times of the ``task_retries``.
     ``recoveries`` is null until something has started again after a failure. ``memory`` has the
     roles that were given more memory after ``OOMKilled`` (``restart.memory_factor``).
+    ``checkpoint`` is the newest complete one. It is looked for where one job is asked for by name.
+    It is null in other answers, without a checkpoint, if it is not found within a second, and for an
+    array, whose tasks have their own.
     """
 
     uid: str
@@ -141,6 +145,7 @@ class Job:
     task_restarts_used: int = 0
     recoveries: JobRecoveries | None = None
     memory: list[JobMemory] = field(default_factory=list)
+    checkpoint: NewestCheckpoint | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property

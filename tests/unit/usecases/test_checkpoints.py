@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,6 +84,58 @@ async def test_they_are_asked_for_over_http(served: Served, job: TrainJobRecord)
     (item,) = answer.json()["items"]
     assert (item["saved_at"], item["attempt"]) == ("1970-01-01T00:00:10.000000Z", 2)
     assert (await served.stranger.call("GET", "/api/v1/jobs/linear/checkpoints")).status == 404
+
+
+async def test_the_description_of_a_job_names_the_newest_one(
+    served: Served, job: TrainJobRecord
+) -> None:
+    put(served, job, "a")
+    first = await served.admin.call("GET", "/api/v1/jobs/linear")
+    assert first.json()["checkpoint"] is None
+    tag = {"If-None-Match": first.headers["etag"]}
+    assert (await served.admin.call("GET", "/api/v1/jobs/linear", headers=tag)).status == 304
+    put(served, job, ".saved.jsonl", b'{"path": "a", "step": 1, "time": 10, "attempt": 2}')
+    second = await served.admin.call("GET", "/api/v1/jobs/linear", headers=tag)
+    assert second.status == 200, "the record has not changed, and its description has"
+    assert second.json()["checkpoint"] == {
+        "path": "a",
+        "uri": f"fds://cloudml/.checkpoints/linear-{job.key.uid}/a",
+        "step": 1,
+        "saved_at": "1970-01-01T00:00:10.000000Z",
+        "attempt": 2,
+    }
+    assert second.json()["revision"] == first.json()["revision"]
+    tag = {"If-None-Match": second.headers["etag"]}
+    assert (await served.admin.call("GET", "/api/v1/jobs/linear", headers=tag)).status == 304
+
+
+async def test_a_job_is_described_while_all_threads_of_its_organisation_are_busy(
+    served: Served, job: TrainJobRecord
+) -> None:
+    put(served, job, "a")
+    note(served, job, ("a", 1, 10))
+    platform, free = served.platform, threading.Event()
+    looked = [
+        asyncio.ensure_future(platform.offload.long(job.key.org, free.wait)) for _ in range(4)
+    ]
+    await asyncio.sleep(0)
+    try:
+        answer = await served.admin.call("GET", "/api/v1/jobs/linear")
+    finally:
+        free.set()
+        await asyncio.gather(*looked)
+    assert (answer.status, answer.json()["checkpoint"]) == (200, None)
+    answer = await served.admin.call("GET", "/api/v1/jobs/linear")
+    assert answer.json()["checkpoint"]["path"] == "a"
+
+
+async def test_the_description_of_an_array_names_no_checkpoint(served: Served) -> None:
+    wanted = TrainJob("linear", "trainer.task", TRAINER, recipe="array", array="0-1")
+    array = served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+    put(served, array, "a")
+    note(served, array, ("a", 1, 10))
+    assert served.platform.checkpoints.newest(array) == "a"
+    assert served.platform.checkpoints.describe_newest(array) is None
 
 
 async def test_a_job_goes_on_from_another_one(served: Served, job: TrainJobRecord) -> None:

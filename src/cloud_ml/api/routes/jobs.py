@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hashlib
 from dataclasses import replace
 from typing import Annotated
 
@@ -19,7 +22,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.engines.abilities import LogView
 from cloud_ml.models import codec, common
-from cloud_ml.models.checkpoints import JobCheckpoints
+from cloud_ml.models.checkpoints import JobCheckpoints, NewestCheckpoint
 from cloud_ml.models.job import Job, JobEvents, JobPage, JobStacks, JobTask, JobTasks
 from cloud_ml.models.job_clone import JobClone
 from cloud_ml.models.train_job import TrainJob
@@ -39,6 +42,9 @@ _SHORT = 100
 """A page of so many lines is read, and written, in the event loop; longer ones, and those that
 are searched for, on a thread.
 """
+
+_LOOK_S = 1.0
+"""So long the description of a job waits for its newest checkpoint."""
 
 
 @router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
@@ -163,7 +169,8 @@ async def describe(
     """A job by name or uid.
 
     With ``wait``, the answer comes as soon as the job's revision is another one than ``revision``
-    (or than the present one), at the latest after so many seconds, as the job stands then.
+    (or than the present one), at the latest after so many seconds, as the job stands then. A new
+    checkpoint alone ends no wait; its entity tag is another one.
     """
     check_wait(here, wait)
     record = await _find(here, call, name, org_id)
@@ -174,9 +181,11 @@ async def describe(
             lambda: here.jobs.get(record.key.uid),
             timeout_s=wait,
         )
-    tag = f"{record.revision}"
+    # Not part of the record, so that saving one commits nothing: the revision does not tell of it.
+    newest = await _newest_checkpoint(here, record)
+    tag = f"{record.revision}" + (f"-{_digest(newest)}" if newest is not None else "")
     return conditional.not_modified(if_none_match, tag) or conditional.answer(
-        views.job(record), None, tag=tag
+        views.job(record, newest), None, tag=tag
     )
 
 
@@ -402,6 +411,20 @@ async def logs(
         headers["cloudml-log-offset"] = str(selection.offset)
     chunks = here.logs.read(record, selection)
     return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
+
+
+async def _newest_checkpoint(here: Here, record: TrainJobRecord) -> NewestCheckpoint | None:
+    """The newest complete one, unless that takes long: a job may fill its folder, and other calls
+    of its organisation may have all its threads.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK_S):
+            return await here.offload.long(record.key.org, here.checkpoints.describe_newest, record)
+    return None
+
+
+def _digest(checkpoint: NewestCheckpoint) -> str:
+    return hashlib.sha256(repr(checkpoint).encode()).hexdigest()[:16]
 
 
 async def _find(here: Here, call: Call, name: str, org_id: str | None) -> TrainJobRecord:

@@ -100,6 +100,7 @@ def facts(job: Job, tasks: JobTasks | None, now: datetime) -> dict[str, Any]:
         "Finished": local_time(job.finished_at),
         "Uses now": _uses_now(running),
         "Progress": "; ".join(_progress_of(running[:_USES])),
+        "Checkpoint": _checkpoint_of(job, now),
         "CPU used": figures.span(usage.cpu_seconds) if usage.cpu_seconds else "",
         "Memory peak": figures.size(usage.memory_peak_bytes) if usage.memory_peak_bytes else "",
         "Node": job.node,
@@ -107,6 +108,16 @@ def facts(job: Job, tasks: JobTasks | None, now: datetime) -> dict[str, Any]:
         "Trainer": job.trainer_digest,
         "Uid": job.uid,
     }
+
+
+def _checkpoint_of(job: Job, now: datetime) -> str:
+    """The newest one, such as ``step 900 (ckpt-900), saved 12s ago``."""
+    newest = job.checkpoint
+    if newest is None:
+        return ""
+    what = newest.path if newest.step is None else f"step {newest.step} ({newest.path})"
+    age_s = max(0.0, (now - newest.saved_at).total_seconds())
+    return f"{what}, saved {figures.span(age_s)} ago"
 
 
 def _memory_of(job: Job) -> list[str]:

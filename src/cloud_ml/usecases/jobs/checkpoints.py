@@ -14,7 +14,7 @@ from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.domain.workloads import checkpoints as rules
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from cloud_ml.models.checkpoints import JobCheckpoint, JobCheckpoints
+from cloud_ml.models.checkpoints import JobCheckpoint, JobCheckpoints, NewestCheckpoint
 from cloud_ml.models.common import split_uri
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.info import ObjectInfo
@@ -78,6 +78,25 @@ class Checkpoints:
     def newest_noted(self, job: TrainJobRecord) -> NotedCheckpoint | None:
         """The newest complete checkpoint; ``None`` without one."""
         return self._newest_of(job)
+
+    def describe_newest(self, job: TrainJobRecord) -> NewestCheckpoint | None:
+        """The newest complete checkpoint, as the job's description names it; ``None`` without one.
+
+        The tasks of an array have folders of their own, and what a study drops is not told.
+        """
+        workload = job.spec.workload
+        if workload.is_array or workload.drops_checkpoints:
+            return None
+        newest = self._newest_of(job)
+        if newest is None:
+            return None
+        return NewestCheckpoint(
+            path=newest.path,
+            uri=f"fds://{self.bucket(job)}/{self.folder(job)}/{newest.path}",
+            step=newest.step,
+            saved_at=newest.at,
+            attempt=newest.attempt,
+        )
 
     def at(self, org: str, uri: str) -> str:
         """The checkpoint that a URI names: of a folder with notes, the newest complete one.

@@ -17,6 +17,7 @@ from cloud_ml.domain.workloads.recovery import Recoveries
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
+from cloud_ml.models.checkpoints import NewestCheckpoint
 from cloud_ml.models.job import (
     Job,
     JobDetails,
@@ -79,8 +80,8 @@ _OF_OTHERS = (
 """Keys that belong to jobs of several tasks and tuning: present, and empty elsewhere."""
 
 
-def job(record: TrainJobRecord) -> Job:
-    """A job as the modern surface answers it."""
+def job(record: TrainJobRecord, checkpoint: NewestCheckpoint | None = None) -> Job:
+    """A job as the modern surface answers it, with its newest checkpoint where that is known."""
     status = record.status
     usage = status.usage
     addresses = members.addresses_of(record)
@@ -151,6 +152,7 @@ def job(record: TrainJobRecord) -> Job:
             for role in record.spec.workload.roles
             if role.name in status.memory
         ],
+        checkpoint=checkpoint,
         spec=submitted_fields(record.spec.submitted),
     )
 
