@@ -52,6 +52,32 @@ def test_what_a_power_cut_may_have_torn_is_built_again(
     assert (again / "content").read_text() == "y"
 
 
+def test_a_mark_that_has_lost_its_words_tells_of_a_power_cut(home: Path) -> None:
+    for mark in home.glob("**/.abc.unsettled"):
+        mark.write_bytes(b"")
+    evict.clear_leftovers(home)
+    assert there(home) == []
+    assert marks(home) == []
+
+
+def test_the_name_of_a_mark_is_on_the_disk_before_the_folder_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[bool] = []
+    target, real = tmp_path / "layers" / "abc", os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        assert os.path.samestat(os.fstat(descriptor), target.parent.stat())
+        assert (target.parent / ".abc.unsettled").exists()
+        named.append(target.exists())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    make_once(target, lambda work: None, locks=tmp_path / "locks")
+    assert named == [False]
+    assert target.exists()
+
+
 def test_a_server_that_starts_again_keeps_what_is_there(home: Path) -> None:
     evict.clear_leftovers(home)
     assert there(home) == ["layers/abc", "tenants/7/layers/abc"]

@@ -22,7 +22,11 @@ _RIPE_S = 60.0
 
 
 def mark(folder: Path) -> None:
-    """Note, durably, that ``folder`` is about to be built, or to get its name."""
+    """Note, durably, that ``folder`` is about to be built, or to get its name.
+
+    Only the name of the mark is forced to the disk: one that has lost its words in a power cut is
+    older than the start of the machine, too, and is not taken for a newer one.
+    """
     path = folder.with_name(f".{folder.name}{_MARK}")
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(
@@ -30,7 +34,6 @@ def mark(folder: Path) -> None:
         )
         try:
             os.write(descriptor, boot_id())
-            os.fsync(descriptor)
         finally:
             os.close(descriptor)
         _force(folder.parent)
