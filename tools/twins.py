@@ -30,7 +30,7 @@ TWINS = {
             "admin/access_tokens",
             "admin/calls",
             "admin/quota",
-            "asking",
+            "ask_tell",
             "http1",
             "jobs/calls",
             "jobs/follow",

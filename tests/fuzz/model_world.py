@@ -14,7 +14,7 @@ from cloud_ml.net.http1.heads import Heads
 from cloud_ml.net.http1.limits import Limits as Http1Limits
 from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.stream import Limits
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import BatchContext
 from cloud_ml.serving.call_metrics import Refusals
@@ -106,12 +106,14 @@ class World:
 
     def __init__(self, versions: Sequence[tuple[str, int]] = (("m", 1),)) -> None:
         self.loop: Any = Loop()
-        self.turns = Turns(self.loop)
+        self.iteration = LoopIteration(self.loop)
         self.table = ModelTable()
         aside: Any = _AtOnce()
         for name, number in versions:
             self.table.put(
-                LoadedVersion(name, number, Mirror(), BatchContext(self.loop, self.turns, aside))
+                LoadedVersion(
+                    name, number, Mirror(), BatchContext(self.loop, self.iteration, aside)
+                )
             )
         self.methods = {PREDICT: Prediction(self.table).predict, INFER: Infer(self.table).infer}
         self.grpc = GrpcService(self.methods, MOST, self.loop)
@@ -149,13 +151,15 @@ class World:
             self.http,
             Heads(self.http.understand),
             Http1Limits(body_bytes=MOST),
-            self.turns,
+            self.iteration,
             Clock(self.loop),
         )
         return _opened(connection)
 
     def http2(self) -> tuple[Any, Transport]:
-        return _opened(Http2Connection(self.grpc, Limits(MOST, lambda stream: (b"",)), self.turns))
+        return _opened(
+            Http2Connection(self.grpc, Limits(MOST, lambda stream: (b"",)), self.iteration)
+        )
 
 
 class Call:

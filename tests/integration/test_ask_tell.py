@@ -13,7 +13,7 @@ from cloud_ml.domain.studies.spec import STUDY, TrialState
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import CloudMlError, Conflict
-from cloud_ml.models.asking import AskTrial, ReportTrial, TellTrial
+from cloud_ml.models.ask_tell import AskTrial, ReportTrial, TellTrial
 from cloud_ml.models.study import NewStudy
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.state import rules
@@ -47,7 +47,7 @@ class AnsweringServer:
         resource = study_resource(lambda *_: None, _NO_STORAGE, settings, self.store)
         limits = RecordLimits(self.store, rules.utc_now, 0)
         self.studies: StudyResources = Resources(resource, self.store, rules.utc_now, limits)
-        self.asking = AskTell(
+        self.ask_tell = AskTell(
             self.store, self.studies, self.tuner, rules.utc_now, self.offload, settings=settings
         )
 
@@ -78,8 +78,8 @@ async def _loop(server: AnsweringServer, other: AnsweringServer, own: str) -> di
     told: dict[int, float] = {}
     while True:
         key = f"{own}-{len(told)}"
-        answer = await server.asking.ask(_CALLER, "shared", AskTrial(key=key), None)
-        again = await other.asking.ask(_CALLER, "shared", AskTrial(key=key), None)
+        answer = await server.ask_tell.ask(_CALLER, "shared", AskTrial(key=key), None)
+        again = await other.ask_tell.ask(_CALLER, "shared", AskTrial(key=key), None)
         if answer.trial is None:
             return told
         assert again.trial is not None
@@ -87,11 +87,11 @@ async def _loop(server: AnsweringServer, other: AnsweringServer, own: str) -> di
         assert (again.trial.number, again.trial.parameters) == (number, answer.trial.parameters)
         for step in (1, 2):
             said = ReportTrial(number=number, step=step, value=x + 1 / step)
-            await server.asking.report(_CALLER, "shared", said, None)
-            await other.asking.report(_CALLER, "shared", said, None)
+            await server.ask_tell.report(_CALLER, "shared", said, None)
+            await other.ask_tell.report(_CALLER, "shared", said, None)
         end = TellTrial(number=number, value=x)
-        await server.asking.tell(_CALLER, "shared", end, None)
-        await other.asking.tell(_CALLER, "shared", end, None)
+        await server.ask_tell.tell(_CALLER, "shared", end, None)
+        await other.ask_tell.tell(_CALLER, "shared", end, None)
         told[number] = x
 
 
@@ -126,20 +126,20 @@ async def test_reports_are_kept_up_to_a_limit_and_a_token_is_used_once(url: str)
     server = AnsweringServer(url, StudySettings(reports_per_study=3))
     try:
         server.create("shared", algorithm="random", max_trials=2)
-        asked = await server.asking.ask(_CALLER, "shared", AskTrial(key="a"), once("first"))
+        asked = await server.ask_tell.ask(_CALLER, "shared", AskTrial(key="a"), once("first"))
         assert asked.trial is not None
         with pytest.raises(CloudMlError, match="made before"):
-            await server.asking.ask(_CALLER, "shared", AskTrial(key="b"), once("first"))
+            await server.ask_tell.ask(_CALLER, "shared", AskTrial(key="b"), once("first"))
         with pytest.raises(CloudMlError, match="made before"):
-            await server.asking.ask(_CALLER, "shared", AskTrial(key="a"), once("first"))
+            await server.ask_tell.ask(_CALLER, "shared", AskTrial(key="a"), once("first"))
         for step in range(3):
             said = ReportTrial(number=0, step=step, value=0.5)
-            await server.asking.report(_CALLER, "shared", said, once(f"report {step}"))
+            await server.ask_tell.report(_CALLER, "shared", said, once(f"report {step}"))
         with pytest.raises(Conflict, match="has 3 reports already"):
-            await server.asking.report(
+            await server.ask_tell.report(
                 _CALLER, "shared", ReportTrial(number=0, step=3, value=0.5), None
             )
-        await server.asking.tell(_CALLER, "shared", TellTrial(number=0), None)
+        await server.ask_tell.tell(_CALLER, "shared", TellTrial(number=0), None)
         record = server.store.find(STUDY, "red", "shared")
         assert record is not None
         assert [trial.value for trial in record.status.trials] == [0.5]

@@ -29,9 +29,9 @@ from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.tables import metadata
 from cloud_ml.testing.state.samples import (
     NOW,
-    WISH,
+    SAMPLE,
     Made,
-    Wish,
+    SampleSpec,
     commit,
     event,
     list_messages,
@@ -92,7 +92,7 @@ def test_servers_that_start_together_share_one_database(postgres: Postgres) -> N
         make(store, f"n{number}")
     for store in stores:
         assert isinstance(store, SqlStateStore)
-        assert len(store.list(WISH).items) == len(stores)
+        assert len(store.list(SAMPLE).items) == len(stores)
         store.close()
 
 
@@ -211,7 +211,7 @@ def test_a_full_disk_fails_writes_and_not_reads(store: SqlStateStore, postgres: 
     try:
         with pytest.raises(OutOfSpace, match="no space left"):
             make(store, "two")
-        assert store.get(WISH, made.key.uid) == made
+        assert store.get(SAMPLE, made.key.uid) == made
     finally:
         postgres.execute("DROP FUNCTION full_disk CASCADE", database)
     assert make(store, "two").revision == made.revision + 1
@@ -222,7 +222,7 @@ def test_a_database_that_only_reads_is_told(postgres: Postgres) -> None:
     SqlStateStore.open(url).close()
     postgres.execute(f"ALTER DATABASE {database_of(url)} SET default_transaction_read_only = on")
     with closing(SqlStateStore.open(url)) as store:
-        assert store.list(WISH).items == ()
+        assert store.list(SAMPLE).items == ()
         with pytest.raises(OutOfSpace, match="read-only"):
             make(store)
 
@@ -256,14 +256,14 @@ def test_a_writer_that_stalls_loses_its_right(url: str, monkeypatch: pytest.Monk
         asleep, awake = threading.Event(), threading.Event()
         results: list[object] = []
 
-        def sleep_on(spec: Wish) -> Wish:
+        def sleep_on(spec: SampleSpec) -> SampleSpec:
             asleep.set()
             assert awake.wait(60)
             return spec
 
         def attempt() -> object:
             try:
-                return stalled.change_spec(WISH, made.key.uid, sleep_on, now=NOW)
+                return stalled.change_spec(SAMPLE, made.key.uid, sleep_on, now=NOW)
             except CloudMlError as error:
                 return error
 
@@ -456,7 +456,7 @@ def test_what_was_acknowledged_survives_a_crash_under_writers_which_go_on_by_the
         for writer in writers:
             writer.join()
     assert {type(error) for error in refusals} == {Unavailable}
-    assert [record for record in acknowledged if store.get(WISH, record.key.uid) != record] == []
+    assert [record for record in acknowledged if store.get(SAMPLE, record.key.uid) != record] == []
     assert all(list_messages(store, record) == ["made"] for record in acknowledged)
     store.close()
 

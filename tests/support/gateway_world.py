@@ -22,7 +22,7 @@ from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.gateway.services import Service
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from support.replica_sockets import backend, replica_folder
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
@@ -87,7 +87,7 @@ class World:
             ModelList(list, access, "http://gateway"),
             bounds=Bounds(**told),
             limits=self.limits,
-            turns=Turns(loop),
+            iteration=LoopIteration(loop),
             loop=loop,
             dialer=Dialer(loop, str(folder)),
         )

@@ -19,7 +19,7 @@ from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Limits as Http2Limits
 from cloud_ml.net.http2.stream import Received
 from cloud_ml.net.listening import Alive, ProtocolSniffer
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 
 HEAD = b"\x88" + frames.literal("content-type", "application/grpc")
 TRAILERS = frames.literal("grpc-status", "0")
@@ -53,15 +53,15 @@ class _Http2Echo:
 async def main(path: str) -> None:
     """Answer for ever."""
     loop = asyncio.get_running_loop()
-    turns, clock, alive = Turns(loop), Clock(loop), Alive()
+    iteration, clock, alive = LoopIteration(loop), Clock(loop), Alive()
     clock.start()
     first, second = _Http1Echo(), _Http2Echo()
     limits: Any = Http2Limits(MOST, lambda _: ())
     heads: Heads[None] = Heads(first.understand)
     server = await loop.create_unix_server(
         lambda: ProtocolSniffer(
-            lambda: Http1Connection(first, heads, Http1Limits(), turns, clock),
-            lambda: Http2Connection(second, limits, turns),
+            lambda: Http1Connection(first, heads, Http1Limits(), iteration, clock),
+            lambda: Http2Connection(second, limits, iteration),
             alive,
         ),
         path,

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from cloud_ml.state.base import StateStore
-from cloud_ml.testing.state.samples import WISH, Phase, list_messages
+from cloud_ml.testing.state.samples import SAMPLE, Phase, list_messages
 
 _WRITER = """
 import sys, threading
@@ -62,7 +62,7 @@ class WritingProcess:
 def check_kept(store: StateStore, acknowledged: dict[str, int]) -> None:
     """Every record that was acknowledged is there as it was, with its event."""
     for uid, revision in acknowledged.items():
-        record = store.get(WISH, uid)
+        record = store.get(SAMPLE, uid)
         assert record is not None
         assert (record.revision, record.status.phase) == (revision, Phase.DONE)
         assert list_messages(store, record) == ["done"]

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from cloud_ml.aio.asking import AsyncLocalStudy
+from cloud_ml.aio.ask_tell import AsyncLocalStudy
 from cloud_ml.aio.optuna import AsyncOptunaCalls
 from cloud_ml.aio.resources import AsyncResources
 from cloud_ml.aio.transport import AsyncTransport

@@ -19,7 +19,7 @@ from cloud_ml.api.mlflow import router as mlflow
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import (
     admin,
-    asking,
+    ask_tell,
     audit,
     jobs,
     models,
@@ -88,7 +88,7 @@ def create_app(
         series,
         reproductions,
         runs,
-        asking,
+        ask_tell,
         study_readouts,
         optuna,
         models,

@@ -190,7 +190,7 @@ class Platform:
     resources_of: Mapping[str, Resources[Any, Any, Any, Any]] = field(init=False)
     """The use cases of ``resources``, by the plural of their type."""
     objectives: Objectives = field(init=False)
-    asking: AskTell = field(init=False)
+    ask_tell: AskTell = field(init=False)
     study_readouts: StudyReadouts = field(init=False)
     optuna: OptunaStorage = field(init=False)
     hub: ChangeHub = field(init=False)
@@ -317,7 +317,7 @@ class Platform:
             for each in self.resources
         }
         self.objectives = Objectives(self.store)
-        self.asking = AskTell(
+        self.ask_tell = AskTell(
             self.store,
             self.resources_of["studies"],
             self.tuner,

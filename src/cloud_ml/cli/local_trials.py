@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from cloud_ml.errors import CloudMlError, Conflict
 from cloud_ml.models.parameter_file import VARIABLE, encode_parameters, fill_placeholder
-from cloud_ml.sdk.asking import LocalStudy, TrialHandle
+from cloud_ml.sdk.ask_tell import LocalStudy, TrialHandle
 
 _LOOK_S = 0.2
 _LONGEST_LINE = 65_536

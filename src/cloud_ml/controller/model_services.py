@@ -161,7 +161,7 @@ class ModelServiceController:
                 WatchedKind(MODEL_SERVICE, services, _UNFINISHED),
                 WatchedKind(REPLICA, replicas, UNFINISHED),
             ],
-            notices=dict.fromkeys(_ABOUT_KEYS, keys.soon),
+            handlers=dict.fromkeys(_ABOUT_KEYS, keys.soon),
             gangs=[(replicas, slots.holds)],
             prepare=[prepare],
             tasks=[

@@ -85,7 +85,7 @@ class Scheduler:
                 line.reserve(await self._count_reserved(most))
 
         return ControllerTasks(
-            notices={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed},
+            handlers={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed},
             # Load again once the change feed is followed: a quota may have changed since the
             # first load.
             prepare=[quotas.load],

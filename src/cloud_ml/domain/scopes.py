@@ -79,11 +79,11 @@ def parse_scope(text: str) -> Scope:
     action, colon, name = rest.partition(":")
     if resource not in ACTIONS:
         raise _invalid_scope(
-            text, ", ".join(ACTIONS) + ", then ':' and an action", near(resource, ACTIONS)
+            text, ", ".join(ACTIONS) + ", then ':' and an action", closest_word(resource, ACTIONS)
         )
     if action not in ACTIONS[resource]:
         words = [f"{resource}:{each}" for each in ACTIONS[resource]]
-        raise _invalid_scope(text, " or ".join(words), near(f"{resource}:{action}", words))
+        raise _invalid_scope(text, " or ".join(words), closest_word(f"{resource}:{action}", words))
     if colon and action not in CALLS:
         raise _invalid_scope(
             text, f"{resource}:{action}, without a name; only calls of models name a service"
@@ -126,7 +126,7 @@ def is_covered(held: Collection[Scope], needed: Scope) -> bool:
     return any(scope.covers(needed) for scope in held)
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def closest_word(word: str, known: Iterable[str]) -> str:
     """A known word that looks like this one; empty if none does."""
     return next(iter(get_close_matches(word, list(known), n=1)), "")
 

@@ -35,7 +35,7 @@ from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.http2.stream import Limits as Http2Limits
 from cloud_ml.net.listening import Alive, ProtocolSniffer
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 
 _BACKLOG = 2048
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Gateway:
     ) -> None:
         self._config = config
         self._loop = loop
-        self._turns = Turns(loop, config.caller_turn_units)
+        self._iteration = LoopIteration(loop, config.caller_turn_units)
         self._clock = Clock(loop)
         self._alive: dict[int, Alive] = {}
         most = min(config.connections, open_files.connections_that_fit(open_files.limit()))
@@ -141,7 +141,7 @@ class Gateway:
                 self._models,
                 bounds=self._bounds_of(route),
                 limits=self._limits,
-                turns=self._turns,
+                iteration=self._iteration,
                 loop=self._loop,
                 dialer=self._dialer,
                 bodies=self._bodies_of.setdefault(
@@ -249,14 +249,14 @@ class Gateway:
         limits, heads = self._http1_limits(budget, front.refused), Heads(front.understand)
 
         def connection() -> Http1Connection[ApplicationHead]:
-            return Http1Connection(front, heads, limits, self._turns, self._clock)
+            return Http1Connection(front, heads, limits, self._iteration, self._clock)
 
         return lambda: ProtocolSniffer(
             connection, connection, alive, self._room.make_room, self._config.caller_greeting_s
         )
 
     def _greeter(self, service: Service, alive: Alive) -> Callable[[], ProtocolSniffer]:
-        config, turns = self._config, self._turns
+        config, iteration = self._config, self._iteration
         budget, rest = service.bodies, RestFront(service, self._loop, self._cors)
         limits1 = self._http1_limits(budget, rest.refused)
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
@@ -271,8 +271,8 @@ class Gateway:
         )  # fmt: skip
         heads = Heads(rest.understand)
         return lambda: ProtocolSniffer(
-            lambda: Http1Connection(rest, heads, limits1, turns, self._clock),
-            lambda: Http2Connection(grpc, limits2, turns),
+            lambda: Http1Connection(rest, heads, limits1, iteration, self._clock),
+            lambda: Http2Connection(grpc, limits2, iteration),
             alive,
             self._room.make_room,
             config.caller_greeting_s,

@@ -18,7 +18,7 @@ from cloud_ml.net.budget import Budget
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import ConnectionFault
 from cloud_ml.net.http2.headers import Blocks, Split
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.work_share import WorkShare
 
 _DEAR = 10
@@ -45,7 +45,7 @@ class Http2Client(Http2Calls, asyncio.Protocol):
 
     Args:
         limits: What the replica may send.
-        turns: Frames are written at the end of a turn of the loop.
+        iteration: Frames are written at the end of a turn of the loop.
         gone: Called once when no further call can be made here.
         share: The work for the replica in a turn.
         report: Called with a reason when the connection is closed because the replica broke a rule
@@ -56,14 +56,14 @@ class Http2Client(Http2Calls, asyncio.Protocol):
     def __init__(
         self,
         limits: ClientLimits,
-        turns: Turns,
+        iteration: LoopIteration,
         gone: Callable[[Http2Client], None],
         *,
         share: WorkShare,
         report: Callable[[str], None],
         bodies: Budget,
     ) -> None:
-        super().__init__(limits, turns, gone, report=report, bodies=bodies)
+        super().__init__(limits, iteration, gone, report=report, bodies=bodies)
         self._share = share
         self._heads = Blocks(
             lambda fields: translate_head(fields, limits.fields), limits.head_bytes

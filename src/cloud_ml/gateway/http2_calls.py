@@ -15,7 +15,7 @@ from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import ConnectionFault
 from cloud_ml.net.http2.outgoing import Outgoing
 from cloud_ml.net.http2.stream import Received
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 
 
 class Http2Calls:
@@ -26,14 +26,14 @@ class Http2Calls:
     def __init__(
         self,
         limits: ClientLimits,
-        turns: Turns,
+        iteration: LoopIteration,
         gone: Callable[[Any], None],
         *,
         report: Callable[[str], None],
         bodies: Budget,
     ) -> None:
         self._limits = limits
-        self._outgoing = Outgoing(turns)
+        self._outgoing = Outgoing(iteration)
         self._gone: Callable[[Any], None] | None = gone  # takes the class that is made
         self._report = report
         self._transport: asyncio.Transport | None = None

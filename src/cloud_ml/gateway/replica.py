@@ -17,7 +17,7 @@ from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.net.budget import Budget
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.work_share import WorkShare
 
 _SHUN_S, _SHUN_LONGEST_S = 0.05, 1.0
@@ -50,7 +50,7 @@ class Replica:
     Args:
         backend: Where it is.
         limits: What it may send.
-        turns: Of the loop.
+        iteration: Of the loop.
         loop: The loop.
         dialer: Connects to it.
         share: The work for replicas of this service in a turn of the loop.
@@ -63,7 +63,7 @@ class Replica:
         self,
         backend: Backend,
         limits: ClientLimits,
-        turns: Turns,
+        iteration: LoopIteration,
         loop: asyncio.AbstractEventLoop,
         *,
         dialer: Dialer,
@@ -76,7 +76,7 @@ class Replica:
         self.requests = 0
         self.gone = False
         self._limits = limits
-        self._turns = turns
+        self._iteration = iteration
         self._loop = loop
         self._dialer = dialer
         self._report = report
@@ -175,7 +175,7 @@ class Replica:
     async def _connect_grpc(self) -> None:
         client: Http2Client | None = None
         try:
-            client = Http2Client(self._limits, self._turns, self._left_grpc, **self._shared)
+            client = Http2Client(self._limits, self._iteration, self._left_grpc, **self._shared)
             made = client
             await self._open(lambda: made)
         except (Unavailable, OSError):

@@ -20,7 +20,7 @@ from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.releases import Counts, Sides, Split
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.net.budget import Budget
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.work_share import WorkShare
 
 _AGAIN_S = 0.05
@@ -38,7 +38,7 @@ class Service:
         models: Lists the services that there are.
         bounds: How much may be under way.
         limits: What replicas may make large.
-        turns: Of the loop.
+        iteration: Of the loop.
         loop: The loop.
         bodies: What the bodies of its organisation may take.
     """
@@ -51,7 +51,7 @@ class Service:
         *,
         bounds: Bounds,
         limits: ClientLimits,
-        turns: Turns,
+        iteration: LoopIteration,
         loop: asyncio.AbstractEventLoop,
         dialer: Dialer,
         bodies: Budget | None = None,
@@ -62,7 +62,7 @@ class Service:
         self._access = access
         self.models = models
         self._limits = limits
-        self._turns = turns
+        self._iteration = iteration
         self._loop = loop
         self._dialer = dialer
         self._share = WorkShare(limits.turn_units, loop)
@@ -94,7 +94,7 @@ class Service:
             found = self._replicas.get(uid)
             if found is None:
                 self._replicas[uid] = Replica(
-                    backend, self._limits, self._turns, self._loop,
+                    backend, self._limits, self._iteration, self._loop,
                     dialer=self._dialer, share=self._share, report=self._report,
                     bodies=self.bodies,
                 )  # fmt: skip

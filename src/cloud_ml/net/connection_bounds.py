@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cloud_ml.net.http1.limits import PASSED_OVER
 from cloud_ml.net.http2.headers import EMPTY_FRAMES, KEPT_BYTES
-from cloud_ml.net.turns import TURN_UNITS
+from cloud_ml.net.loop_iteration import TURN_UNITS
 
 
 @dataclass(frozen=True, slots=True)

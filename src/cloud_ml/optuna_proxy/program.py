@@ -11,7 +11,7 @@ from cloud_ml.net.budget import Budget
 from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.frames import END_HEADERS, END_STREAM, HEADERS, frame
 from cloud_ml.net.http2.stream import Limits
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.optuna_proxy.acceptor import Acceptor, Admission, Refused, admit_own_user
 from cloud_ml.optuna_proxy.service import Call, Head, OptunaService, status_block
 
@@ -72,7 +72,7 @@ async def serve(
 ) -> None:
     """Pass on what clients ask whom ``admission`` lets in, until it is cancelled."""
     loop = asyncio.get_running_loop()
-    service, turns = OptunaService(call, loop), Turns(loop)
+    service, iteration = OptunaService(call, loop), LoopIteration(loop)
     limits = Limits(MOST_BYTES, _too_large, budget=Budget(_MOST_HELD), streams=100)
     alive: set[Connection] = set()
 
@@ -81,7 +81,7 @@ async def serve(
             stream.close()
             return
         stream.setblocking(False)
-        made = functools.partial(Connection, service, limits, turns, alive)
+        made = functools.partial(Connection, service, limits, iteration, alive)
         await loop.connect_accepted_socket(made, stream)
 
     acceptor = asyncio.create_task(Acceptor(sockets, admission, take_over, refused).run())
@@ -101,9 +101,13 @@ class Connection(Http2Connection[Head]):
     """A connection that is in ``alive`` until it is lost."""
 
     def __init__(
-        self, service: OptunaService, limits: Limits, turns: Turns, alive: set[Connection]
+        self,
+        service: OptunaService,
+        limits: Limits,
+        iteration: LoopIteration,
+        alive: set[Connection],
     ) -> None:
-        super().__init__(service, limits, turns)
+        super().__init__(service, limits, iteration)
         self._alive = alive
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

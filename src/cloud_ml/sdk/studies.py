@@ -23,7 +23,7 @@ from cloud_ml.models.study import (
 from cloud_ml.models.study_readouts import RegisteredTrial, StudyCurves, StudyImportance
 from cloud_ml.models.study_space import checked_space
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.asking import LocalStudy
+from cloud_ml.sdk.ask_tell import LocalStudy
 from cloud_ml.sdk.messages import Request, json_request, segment
 from cloud_ml.sdk.optuna import OptunaCalls
 from cloud_ml.sdk.progress import Progress

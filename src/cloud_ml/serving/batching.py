@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving.batch_sizer import BatchSizer
 from cloud_ml.serving.call_metrics import Tally
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
@@ -112,13 +112,13 @@ class BatchContext:
     """Where batches are put together and run."""
 
     loop: asyncio.AbstractEventLoop
-    turns: Turns
+    iteration: LoopIteration
     aside: WorkerThreads
     policy: Policy = Policy()
 
     def queue(self) -> ModelQueue:
         """The queue of one more model."""
-        return ModelQueue(self.loop, self.turns, self.aside, self.policy.inline_s)
+        return ModelQueue(self.loop, self.iteration, self.aside, self.policy.inline_s)
 
 
 class Batcher:

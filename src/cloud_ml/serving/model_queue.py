@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving.signatures import Shape
 from cloud_ml.serving.worker_threads import WorkerThreads
 
@@ -59,16 +59,20 @@ class ModelQueue:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, turns: Turns, aside: WorkerThreads, inline_s: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        iteration: LoopIteration,
+        aside: WorkerThreads,
+        inline_s: float,
     ) -> None:
         self._loop = loop
-        self._turns = turns
+        self._iteration = iteration
         self._aside = aside
         self._inline_s = inline_s
         self.groups: deque[Group] = deque()  # none of them is empty; the first is next
         self.running = False
         self.ahead: deque[Batch] = deque()  # what the thread takes next by itself: one at most
-        self.wake: Callable[[], None] = partial(turns.run, self.run_waiting)
+        self.wake: Callable[[], None] = partial(iteration.run, self.run_waiting)
 
     def run_waiting(self) -> None:
         """Run what waits; after it, what came meanwhile."""

@@ -17,7 +17,7 @@ from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.http2.stream import Limits
 from cloud_ml.net.listening import Alive, Connection, ProtocolSniffer
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving.batching import BatchContext
 from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.errors import TooLarge
@@ -55,9 +55,9 @@ class ModelServer:
             loop.add_signal_handler(number, leave.set)
         tls = tls_context(settings.tls_file) if settings.tls_file is not None else None
         bounds = settings.connections
-        turns, clock = Turns(loop, bounds.turn_units), Clock(loop)
+        iteration, clock = LoopIteration(loop, bounds.turn_units), Clock(loop)
         with WorkerThreads(settings.threads) as aside:
-            life = Life(settings, self.table, BatchContext(loop, turns, aside, settings.policy))
+            life = Life(settings, self.table, BatchContext(loop, iteration, aside, settings.policy))
             # Before it listens: who can connect finds models that answer, or the reason why not.
             await self._unless(leave, life.start())
             methods = all_methods(
@@ -100,10 +100,10 @@ class ModelServer:
             )
 
             def http1() -> Connection:
-                return Http1Connection(http, heads, http_limits, turns, clock)
+                return Http1Connection(http, heads, http_limits, iteration, clock)
 
             def http2() -> Connection:
-                return Http2Connection(grpc, limits, turns)
+                return Http2Connection(grpc, limits, iteration)
 
             def sniffer() -> ProtocolSniffer:
                 return ProtocolSniffer(http1, http2, self._alive, greeting_s=bounds.greeting_s)

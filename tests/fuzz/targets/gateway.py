@@ -23,7 +23,7 @@ from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.headers import is_malformed
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.work_share import WorkShare
 from fuzz.harness import cuts, target
 
@@ -200,7 +200,7 @@ def _replica_frames(pieces: list[bytes]) -> None:
     share, reasons = _CountedShare(ground), cast("list[str]", [])
     client = Http2Client(
         LIMITS,
-        Turns(ground),
+        LoopIteration(ground),
         lambda _: None,
         share=share,
         report=reasons.append,

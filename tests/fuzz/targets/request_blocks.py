@@ -17,7 +17,7 @@ from cloud_ml.net.http2.headers import Blocks
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Limits, Received
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from fuzz.harness import cuts, target
 from fuzz.model_world import Loop, Transport
 
@@ -78,7 +78,7 @@ def served(
     """What was asked on a new connection, what the server wrote, and whether it hung up."""
     recorder, loop, transport = Recorder(), cast("Any", Loop()), Transport()
     limits = Limits(2_000, lambda stream: (frames.reset(stream, 8),), head_bytes=1_000, resets=50)
-    connection = Http2Connection(recorder, limits, Turns(loop))
+    connection = Http2Connection(recorder, limits, LoopIteration(loop))
     if not remembers:
         heads: Any = connection._requests._heads
         heads.__class__ = ForgetfulBlocks

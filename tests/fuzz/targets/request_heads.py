@@ -17,7 +17,7 @@ from cloud_ml.net.http1.connection import Http1Connection
 from cloud_ml.net.http1.cors import Cors
 from cloud_ml.net.http1.heads import Head, Heads, read_head
 from cloud_ml.net.http1.limits import Limits
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from fuzz.harness import target
 from fuzz.model_world import Loop, Transport
 
@@ -86,7 +86,9 @@ class Server:
         """What was asked on a new connection, what the server wrote, and whether it hung up."""
         recorder, transport = self._recorder, Transport()
         recorder.requests, recorder.meanings = [], []
-        connection = self._kind(recorder, self._heads, LIMITS, Turns(self._loop), Clock(self._loop))
+        connection = self._kind(
+            recorder, self._heads, LIMITS, LoopIteration(self._loop), Clock(self._loop)
+        )
         connection.connection_made(cast("Any", transport))
         for part in parts:
             if not transport.closed:

@@ -20,7 +20,7 @@ from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Limits, Received
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs import infer_request, json_documents, json_numbers, wire
 from cloud_ml.serving.errors import ServingError
@@ -277,7 +277,7 @@ def _frames_of(
     """
     ground, service = cast("Any", _Ground()), _Echo()
     limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
-    connection = ground.protocol = Http2Connection(service, limits, Turns(ground))
+    connection = ground.protocol = Http2Connection(service, limits, LoopIteration(ground))
     connection.connection_made(ground)
     short = {"DIRECT_BYTES": direct, "GLANCE": direct, "STAYS": 2}
     with (

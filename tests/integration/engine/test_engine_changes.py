@@ -12,7 +12,7 @@ from cloud_ml.engines.local.engine import LocalEngine
 
 pytestmark = pytest.mark.anyio
 _TURNS = 20
-"""Turns of the event loop in which a second wake-up would come."""
+"""LoopIteration of the event loop in which a second wake-up would come."""
 
 
 async def test_a_report_is_told_once_and_no_other_gang_is_looked_at(

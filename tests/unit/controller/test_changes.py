@@ -74,7 +74,7 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
     told = asyncio.Queue[str]()
     prepared: list[str] = []
 
-    async def notice(uid: str) -> None:
+    async def handler(uid: str) -> None:
         told.put_nowait(uid)
 
     early = make(store, TRAIN_JOB, "early"), make(store, REPLICA, "early")
@@ -84,7 +84,7 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
         [WatchedKind(TRAIN_JOB, jobs, UNFINISHED), WatchedKind(REPLICA, replicas, UNFINISHED)],
         Offload(2),
         60.0,
-        notices={REPLICA.name: [notice]},
+        handlers={REPLICA.name: [handler]},
         prepare=[lambda: prepared.append("one"), lambda: prepared.append("other")],
     )
     async with running(source):
@@ -92,7 +92,7 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
         assert sorted(prepared) == ["one", "other"]
         late = make(store, TRAIN_JOB, "late"), make(store, REPLICA, "late")
         assert (await taken(jobs), await taken(replicas)) == late
-        assert await told.get() == late[1], "the notice goes to who asked for that kind"
+        assert await told.get() == late[1], "the handler goes to who asked for that kind"
         assert told.empty()
         assert not jobs._ready
         assert not replicas._ready
@@ -134,14 +134,14 @@ async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() ->
     )
     hanging: list[str] = []
 
-    async def notice(uid: str) -> None:
+    async def handler(uid: str) -> None:
         if not hanging:
             hanging.append(uid)
             await released.wait()
         told.put_nowait(uid)
 
-    followed, notices = [WatchedKind(REPLICA, replicas, UNFINISHED)], {REPLICA.name: [notice]}
-    source = ChangeFeed(store, followed, Offload(2), 0.05, notices=notices, notice_limit_s=0.05)
+    followed, handlers = [WatchedKind(REPLICA, replicas, UNFINISHED)], {REPLICA.name: [handler]}
+    source = ChangeFeed(store, followed, Offload(2), 0.05, handlers=handlers, handler_limit_s=0.05)
     make(store, REPLICA, "early")
     async with running(source), asyncio.timeout(10):
         await replicas.take()

@@ -16,10 +16,10 @@ from cloud_ml.domain.records import Decision, ParentRef, Record
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.testing.state.samples import OTHER, WISH, Phase, Progress, Wish, make
+from cloud_ml.testing.state.samples import OTHER, SAMPLE, Phase, Progress, SampleSpec, make
 
 pytestmark = pytest.mark.anyio
-Rules = RecordRules[Wish, Progress, Any]
+Rules = RecordRules[SampleSpec, Progress, Any]
 
 
 def clock() -> datetime:
@@ -30,7 +30,7 @@ async def offload(call: Callable[..., Any], *arguments: Any, **named: Any) -> An
     return await asyncio.to_thread(call, *arguments, **named)
 
 
-def nothing(record: Record[Wish, Progress], now: datetime) -> Decision[Progress, Any]:
+def nothing(record: Record[SampleSpec, Progress], now: datetime) -> Decision[Progress, Any]:
     return Decision()
 
 
@@ -41,11 +41,11 @@ class World:
         self.store = MemoryStateStore()
         self.order: list[str] = []
 
-    async def note(self, record: Record[Wish, Progress]) -> None:
+    async def note(self, record: Record[SampleSpec, Progress]) -> None:
         self.order.append(record.key.name)
 
     def manager(self, rules: Rules) -> ControllerManager:
-        others = RecordRules[Wish, Progress, Any](OTHER, set(), nothing, remove=self.note)
+        others = RecordRules[SampleSpec, Progress, Any](OTHER, set(), nothing, remove=self.note)
         return ControllerManager(
             [
                 RecordController(each, store=self.store, clock=clock, offload=offload)
@@ -85,10 +85,10 @@ async def test_children_are_deleted_before_their_parent(world: World) -> None:
     for number in range(3):
         make(world.store, f"c{number}", kind=OTHER, parent=ParentRef("wish", parent.key.uid))
     stranger = make(world.store, "stranger", kind=OTHER)
-    rules = Rules(WISH, set(), nothing, remove=world.note, children=[OTHER])
+    rules = Rules(SAMPLE, set(), nothing, remove=world.note, children=[OTHER])
     async with leading(world.manager(rules)):
-        world.store.request_delete(WISH, parent.key.uid, now=clock())
-        await until(lambda: world.store.get(WISH, parent.key.uid) is None)
+        world.store.request_delete(SAMPLE, parent.key.uid, now=clock())
+        await until(lambda: world.store.get(SAMPLE, parent.key.uid) is None)
     assert sorted(world.order[:3]) == ["c0", "c1", "c2"]
     assert world.order[3:] == ["parent"]
     assert world.store.get(OTHER, stranger.key.uid) == stranger
@@ -98,11 +98,11 @@ async def test_a_child_wakes_its_parent(world: World) -> None:
     parent = make(world.store, "parent")
     children: list[bool] = []
 
-    def decide(record: Record[Wish, Progress], now: datetime) -> Decision[Progress, Any]:
+    def decide(record: Record[SampleSpec, Progress], now: datetime) -> Decision[Progress, Any]:
         children.append(world.store.find(OTHER, "red", "child") is not None)
         return Decision()
 
-    async with leading(world.manager(Rules(WISH, {Phase.WAITING}, decide))):
+    async with leading(world.manager(Rules(SAMPLE, {Phase.WAITING}, decide))):
         await until(lambda: children == [False])
         child = make(world.store, "child", kind=OTHER, parent=ParentRef("wish", parent.key.uid))
         await until(lambda: children[-1])

@@ -59,7 +59,7 @@ class NoteController:
         pool = term.pool(queue, self)
         return ControllerTasks(
             followed=[WatchedKind(NOTE, queue, ["Unread"])],
-            notices={NOTE.name: self._hear},
+            handlers={NOTE.name: self._hear},
             before_changes=[self._first],
             prepare=[lambda: self.order.append("prepare")],
             tasks=[pool.work],
@@ -178,7 +178,7 @@ async def test_every_controller_hears_of_the_changes_that_it_asked_for(
             self.heard: list[str] = []
 
         async def begin(self, term: Term) -> ControllerTasks:
-            return ControllerTasks(notices={NOTE.name: self._hear})
+            return ControllerTasks(handlers={NOTE.name: self._hear})
 
         async def _hear(self, uid: str) -> None:
             self.heard.append(uid)

@@ -11,8 +11,8 @@ from cloud_ml.gateway import answer_body
 from cloud_ml.gateway.answer_body import AnswerBody
 from cloud_ml.net.http2.outgoing import Outgoing
 from cloud_ml.net.http2.stream import Stream
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.tuning import SENT_IN_TURN
-from cloud_ml.net.turns import Turns
 from support.measuring import growth
 
 PIECES = 300_000
@@ -44,7 +44,7 @@ def test_pieces_of_all_sizes_stay_in_order() -> None:
 
 def _pushed(pieces: int) -> tuple[Outgoing, Stream[None], _Loop]:
     loop = _Loop()
-    outgoing = Outgoing(Turns(cast("Any", loop)))
+    outgoing = Outgoing(LoopIteration(cast("Any", loop)))
     stream: Stream[None] = Stream(None)
     outgoing.push(1, stream, bytes(65_535))  # all that the windows take
     for _ in range(pieces):

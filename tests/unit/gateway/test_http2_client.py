@@ -18,7 +18,7 @@ from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.net.budget import Budget
 from cloud_ml.net.http2 import frames
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.work_share import WorkShare
 from support.measuring import growth
 
@@ -137,7 +137,10 @@ async def connected(peer: Peer, limits: ClientLimits) -> AsyncIterator[Http2Clie
     loop = asyncio.get_running_loop()
     async with await asyncio.start_server(peer.serve, "127.0.0.1", 0) as server:
         client = Http2Client(
-            limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop))
+            limits,
+            LoopIteration(loop),
+            lambda _: None,
+            **shared(WorkShare(limits.turn_units, loop)),
         )
         await loop.create_connection(
             lambda: client, "127.0.0.1", server.sockets[0].getsockname()[1]
@@ -258,7 +261,10 @@ async def test_a_replica_that_does_not_read_is_not_read_from() -> None:
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     limits = ClientLimits(control_frames=10**9, unread_s=3)
     client = Http2Client(
-        limits, Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop), reasons.append)
+        limits,
+        LoopIteration(loop),
+        lambda _: None,
+        **shared(WorkShare(10**9, loop), reasons.append),
     )
     transport, _ = await loop.create_connection(lambda: client, sock=ours)
     peer.setblocking(False)
@@ -288,7 +294,7 @@ async def test_answers_are_read_while_a_replica_waits_with_reading_until_they_ar
     peer, ours = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     client = Http2Client(
-        ClientLimits(), Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop))
+        ClientLimits(), LoopIteration(loop), lambda _: None, **shared(WorkShare(10**9, loop))
     )
     transport, _ = await loop.create_connection(lambda: client, sock=ours)
     peer.setblocking(False)
@@ -319,7 +325,10 @@ async def test_many_calls_are_cancelled_in_linear_time() -> None:
 
     def waiting(count: int) -> Callable[[], object]:
         client = Http2Client(
-            limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop))
+            limits,
+            LoopIteration(loop),
+            lambda _: None,
+            **shared(WorkShare(limits.turn_units, loop)),
         )
         client.connection_made(cast("Any", _NoTransport()))
         callers = [Caller() for _ in range(count)]

@@ -24,7 +24,7 @@ from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.http2.stream import Limits
 from cloud_ml.net.listening import Alive, ProtocolSniffer
-from cloud_ml.net.turns import TURN_UNITS, Turns
+from cloud_ml.net.loop_iteration import TURN_UNITS, LoopIteration
 from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.rest.service import HttpService
@@ -124,17 +124,17 @@ class Server:
     def __init__(self, units: int = 0) -> None:
         loop: Any = Loop()
         self.loop: Loop = loop
-        turns, clock, alive = Turns(loop, units or TURN_UNITS), Clock(loop), Alive()
+        iteration, clock, alive = LoopIteration(loop, units or TURN_UNITS), Clock(loop), Alive()
         limits = Http1Limits()
-        self.http = Recorded(turns)
+        self.http = Recorded(iteration)
         http = self.http if units else HttpService((), Refusals())
         grpc = GrpcService({}, 64 << 20, loop, http=HttpOverHttp2(http, limits, clock, loop))
         heads = Heads(http.understand)
-        self.turns = turns
+        self.iteration = iteration
         greeting = ProtocolSniffer(
-            lambda: Http1Connection(http, heads, limits, turns, clock),
+            lambda: Http1Connection(http, heads, limits, iteration, clock),
             lambda: Http2Connection(
-                grpc, Limits(64 << 20, lambda number: (frames.reset(number, 0),)), turns
+                grpc, Limits(64 << 20, lambda number: (frames.reset(number, 0),)), iteration
             ),
             alive,
         )
@@ -192,7 +192,7 @@ def test_a_turn_does_a_bounded_part_of_a_flood(name: str) -> None:
 def test_a_small_request_waits_for_no_flood() -> None:
     """A connection may always do a little, whatever others did in the same turn."""
     server = Server()
-    server.turns.share.charge(100 * TURN_UNITS)
+    server.iteration.share.charge(100 * TURN_UNITS)
     server.transport.receive(b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
     server.loop.turn()
     assert server.transport.written
@@ -232,19 +232,19 @@ def http1_requests() -> bytes:
 
 
 class Recorded(HttpService):
-    """Keeps what it is asked, and answers at the end of the turn or at once, by turns."""
+    """Keeps what it is asked, and answers at the end of the turn or at once, by the loop."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, iteration: LoopIteration) -> None:
         super().__init__((), Refusals())
         self.asked: list[tuple[str, bytes]] = []
-        self._turns = turns
+        self._iteration = iteration
 
     def serve(self, call: HttpCall, meaning: object, body: bytes) -> None:
         self.asked.append((call.head.target, bytes(body)))
         number = b"%d" % len(self.asked)
         answer = lambda: call.reply(200, b"", number)  # noqa: E731
         if len(self.asked) % 2:
-            self._turns.run(answer)
+            self._iteration.run(answer)
         else:
             answer()
 

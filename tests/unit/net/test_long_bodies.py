@@ -18,9 +18,9 @@ from cloud_ml.net.http1.clock import Clock
 from cloud_ml.net.http1.connection import Http1Connection
 from cloud_ml.net.http1.heads import Head, Heads
 from cloud_ml.net.http1.limits import Limits
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.pieces import Pieces
 from cloud_ml.net.tuning import SLICE_BYTES, WRITTEN_AT_ONCE
-from cloud_ml.net.turns import Turns
 from unit.net.test_floods import Loop, Transport
 
 SIZE = 1 << 20
@@ -63,12 +63,12 @@ class Caller:
         loop: Any = Loop()
         self.loop: Loop = loop
         self.echo, self.budget = Echo(), Budget()
-        turns = Turns(loop)
+        iteration = LoopIteration(loop)
         made: Http1Connection[None] = Http1Connection(
             self.echo,
             Heads(self.echo.understand),
             Limits(budget=self.budget, **limits),
-            turns,
+            iteration,
             Clock(loop),
         )
         self.connection = made

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import BatchContext, Batcher, Outcome, Policy, Request
 from cloud_ml.serving.errors import BadRequest, ModelFailed, Overloaded, ServingError, TooLate
@@ -74,7 +74,7 @@ def trial(steps: Callable[[Callable[..., Batcher]], Awaitable[None]]) -> None:
         with WorkerThreads(1) as aside:
 
             def batcher(model: Doubler, signature: Signature = ROWS, **policy: Any) -> Batcher:
-                workshop = BatchContext(loop, Turns(loop), aside, Policy(**policy))
+                workshop = BatchContext(loop, LoopIteration(loop), aside, Policy(**policy))
                 return Batcher(model, signature, workshop, workshop.queue())
 
             await steps(batcher)

@@ -59,7 +59,7 @@ def test_a_request_is_not_run_after_its_timeout(
     """Whether it is read in full, or recognised by its bytes as the second one is."""
     world = World()
     waited, settle = [0.0], world.loop.settle
-    world.loop.time = world.turns.time = lambda: time.monotonic() + waited[0]
+    world.loop.time = world.iteration.time = lambda: time.monotonic() + waited[0]
 
     def settle_late() -> None:
         """The request waits for its turn so long."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import BatchContext, Outcome, Policy, Request
 from cloud_ml.serving.errors import ServingError
@@ -79,7 +79,9 @@ class Caller:
 def loaded(model: KeepsState, **policy: Any) -> Iterator[LoadedVersion]:
     loop = asyncio.get_running_loop()
     with WorkerThreads(2) as aside:
-        yield LoadedVersion("m", 1, model, BatchContext(loop, Turns(loop), aside, Policy(**policy)))
+        yield LoadedVersion(
+            "m", 1, model, BatchContext(loop, LoopIteration(loop), aside, Policy(**policy))
+        )
 
 
 def test_signatures_of_a_model_never_run_at_the_same_time() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import BatchContext
 from cloud_ml.serving.codecs import tensor_proto
@@ -85,7 +85,7 @@ class Server:
         self.prediction = Prediction(self.table)
 
     def serve(self, name: str, number: int, model: Model) -> None:
-        workshop = BatchContext(self._loop, Turns(self._loop), cast("Any", AtOnce()))
+        workshop = BatchContext(self._loop, LoopIteration(self._loop), cast("Any", AtOnce()))
         self.table.put(LoadedVersion(name, number, cast("Any", model), workshop))
 
     def ask(self, asked: Any) -> dict[str, list[float]] | str:

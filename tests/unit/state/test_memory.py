@@ -6,7 +6,7 @@ import pytest
 
 from cloud_ml.errors import OutOfSpace
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.testing.state.samples import WISH, commit, make
+from cloud_ml.testing.state.samples import SAMPLE, commit, make
 
 
 def test_writes_fail_until_told_otherwise_and_reads_go_on() -> None:
@@ -17,6 +17,6 @@ def test_writes_fail_until_told_otherwise_and_reads_go_on() -> None:
         commit(store, made)
     with pytest.raises(OutOfSpace, match="full"):
         make(store, "two")
-    assert store.get(WISH, made.key.uid) == made
+    assert store.get(SAMPLE, made.key.uid) == made
     store.fail_writes(None)
     commit(store, made)

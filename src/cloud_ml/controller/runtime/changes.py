@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cloud_ml import timers
-from cloud_ml.controller.runtime.notices import Notice, NoticeRunner
+from cloud_ml.controller.runtime.event_handlers import EventHandler, EventHandlerRunner
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Engine
@@ -62,8 +62,8 @@ class ChangeFeed:
         offload: Runs the store's calls.
         poll_s: The longest a change of another server stays unnoticed.
         read: Reads the feed.
-        notices: Who else is told of changed records of a kind.
-        notice_limit_s: How long the feed waits for a notice. One that hangs holds up no other
+        handlers: Who else is told of changed records of a kind.
+        handler_limit_s: How long the feed waits for a handler. One that hangs holds up no other
             record.
         hub: Whose watches are told of what was read, too.
         prepare: Called once, on threads, when nothing can be missed any more: changes from here on
@@ -78,8 +78,8 @@ class ChangeFeed:
         poll_s: float,
         *,
         read: Reads | None = None,
-        notices: Mapping[str, Sequence[Notice]] = MappingProxyType({}),
-        notice_limit_s: float = 1.0,
+        handlers: Mapping[str, Sequence[EventHandler]] = MappingProxyType({}),
+        handler_limit_s: float = 1.0,
         hub: ChangeHub | None = None,
         prepare: Sequence[Callable[[], None]] = (),
     ) -> None:
@@ -92,11 +92,11 @@ class ChangeFeed:
         self._offload = offload
         self._read_feed = read or offload
         self._poll_s = poll_s
-        self._notices = notices
+        self._handlers = handlers
         self._hub = hub
         self._tell: Callable[[Sequence[Change]], None] = lambda _: None
         self._prepare = prepare
-        self._runner = NoticeRunner(notice_limit_s)
+        self._runner = EventHandlerRunner(handler_limit_s)
 
     async def run(self) -> None:
         """Queue whatever is not at rest, then follow the feed. Never returns."""
@@ -131,7 +131,7 @@ class ChangeFeed:
     async def _read(self, cursor: int) -> int:
         while True:
             changes = await self._read_feed(self._store.changes, cursor, limit=_CHANGES)
-            self._tell(changes)  # before any notice, which may take long
+            self._tell(changes)  # before any handler, which may take long
             for change in changes:
                 cursor = change.revision
                 for each in self._watched.get(change.kind, ()):
@@ -140,8 +140,8 @@ class ChangeFeed:
                     for each in self._watched.get(parent.kind, ()):
                         # Pass no revision: the child's revision says nothing about the parent.
                         each.queue.add(parent.uid)
-                for notice in self._notices.get(change.kind, ()):
-                    await self._runner.give(notice, change.uid)
+                for handler in self._handlers.get(change.kind, ()):
+                    await self._runner.give(handler, change.uid)
             if len(changes) < _CHANGES:
                 return cursor
 

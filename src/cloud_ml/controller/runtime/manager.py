@@ -10,10 +10,10 @@ from contextlib import AbstractAsyncContextManager
 
 from cloud_ml import failpoints
 from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges
+from cloud_ml.controller.runtime.event_handlers import EventHandler
 from cloud_ml.controller.runtime.failed_passes import FailedPasses
 from cloud_ml.controller.runtime.leader import Leader
 from cloud_ml.controller.runtime.leader_lock import LeaderLock
-from cloud_ml.controller.runtime.notices import Notice
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import Reconciler
 from cloud_ml.controller.runtime.term import ControllerTasks, ResourceController, Term
@@ -149,18 +149,18 @@ class ControllerManager:
         for each in work:
             for prepare in each.before_changes:
                 await prepare()
-        notices: dict[str, list[Notice]] = {}
+        handlers: dict[str, list[EventHandler]] = {}
         for each in work:
-            for kind, notice in each.notices.items():
-                notices.setdefault(kind, []).append(notice)
+            for kind, handler in each.handlers.items():
+                handlers.setdefault(kind, []).append(handler)
         feed = ChangeFeed(
             self._store,
             [followed for each in work for followed in each.followed],
             self._offload,
             self._settings.poll_s,
             read=self._read,
-            notices=notices,
-            notice_limit_s=self._settings.notice_limit_s,
+            handlers=handlers,
+            handler_limit_s=self._settings.notice_limit_s,
             hub=self._hub,
             prepare=[prepare for each in work for prepare in each.prepare],
         )

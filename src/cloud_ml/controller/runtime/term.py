@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cloud_ml.controller.runtime.changes import Claim, WatchedKind
-from cloud_ml.controller.runtime.notices import Notice
+from cloud_ml.controller.runtime.event_handlers import EventHandler
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import Reconciler
 from cloud_ml.controller.runtime.worker_pool import WorkerPool
@@ -37,7 +37,7 @@ class ControllerTasks:
 
     Attributes:
         followed: The kinds whose records are queued when they change.
-        notices: Called with the uid of each changed record, by the name of its kind.
+        handlers: Called with the uid of each changed record, by the name of its kind.
         gangs: The queues of records that have gangs on the engine, and which records each claims.
         before_changes: Awaited before any change is followed.
         prepare: Called once, on threads, when no change can be missed any more.
@@ -48,7 +48,7 @@ class ControllerTasks:
     """
 
     followed: Sequence[WatchedKind] = ()
-    notices: Mapping[str, Notice] = field(default_factory=dict)
+    handlers: Mapping[str, EventHandler] = field(default_factory=dict)
     gangs: Sequence[tuple[KeyedQueue, Claim]] = ()
     before_changes: Sequence[Callable[[], Awaitable[None]]] = ()
     prepare: Sequence[Callable[[], None]] = ()

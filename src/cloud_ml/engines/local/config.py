@@ -35,7 +35,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Zygotes:
+class WarmPoolLimits:
     """Interpreters that have imported a framework ahead: how many, and for each its memory, wait
     and import.
     """
@@ -94,7 +94,7 @@ class LocalConfig:
     disk_period_s: float = 5.0
     max_files: int = 0
     project_id_base: int = 0
-    zygotes: Zygotes = field(default_factory=Zygotes)
+    zygotes: WarmPoolLimits = field(default_factory=WarmPoolLimits)
     gang_format: int = 7
 
     @property

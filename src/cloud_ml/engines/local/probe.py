@@ -18,7 +18,7 @@ import cloud_ml
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.local import cgroups, init
 from cloud_ml.engines.local.cleanup.owners import owner_of
-from cloud_ml.engines.local.config import LocalConfig, Network, Zygotes
+from cloud_ml.engines.local.config import LocalConfig, Network, WarmPoolLimits
 from cloud_ml.engines.local.disk.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
 from cloud_ml.engines.local.disk.project_ids import unusable
 from cloud_ml.engines.local.environments import executable_disk
@@ -127,7 +127,7 @@ def probe(
         project_id_base=_project_id_base(
             settings, root, missing, own_users=switch_user and bool(fences.bwrap)
         ),
-        zygotes=Zygotes(
+        zygotes=WarmPoolLimits(
             settings.zygotes,
             memory_bytes(settings.zygote_memory),
             settings.zygote_idle_s,

@@ -18,9 +18,9 @@ from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.net.http1.paced_writer import PacedWriter
 from cloud_ml.net.http1.service import Service
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.pieces import Pieces, gather_pieces
 from cloud_ml.net.tuning import BYTES_SHIFT, FAREWELL_S, NOT_COUNTED, SLICE
-from cloud_ml.net.turns import Turns
 
 H = TypeVar("H")
 
@@ -39,18 +39,23 @@ LINE_UNITS = 2
 class Http1Connection(asyncio.Protocol, Generic[H]):
     """RFC 9112 as a server. ``heads`` may be shared by all connections of one service.
 
-    What its requests cost in a turn is bounded by the share of ``turns``: the rest waits for a
+    What its requests cost in a turn is bounded by the share of ``iteration``: the rest waits for a
     later turn.
     """
 
     def __init__(
-        self, service: Service[H], heads: Heads[H], limits: Limits, turns: Turns, clock: Clock
+        self,
+        service: Service[H],
+        heads: Heads[H],
+        limits: Limits,
+        iteration: LoopIteration,
+        clock: Clock,
     ) -> None:
         self._service = service
         self._heads = heads
         self.limits = limits
-        self._turns = turns
-        self._share = turns.share
+        self._iteration = iteration
+        self._share = iteration.share
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._calls: deque[HttpCall] = deque()
@@ -381,7 +386,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _whole(self, head: Head, meaning: H, body: bytes | Pieces) -> None:
         """A request is complete."""
-        call = HttpCall(self, head, self._turns.time() + self.limits.answer_s)
+        call = HttpCall(self, head, self._iteration.time() + self.limits.answer_s)
         size = call.size = len(body)
         self._weight += size
         if size >= COUNTED:
@@ -472,7 +477,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         """
         if not self._armed:
             self._armed = True
-            self._turns.write(self._flush)
+            self._iteration.write(self._flush)
 
     def _flush(self) -> None:
         self._armed = False

@@ -13,8 +13,8 @@ from cloud_ml.net.http2.requests import LAST, Requests
 from cloud_ml.net.http2.service import Service
 from cloud_ml.net.http2.stream import Limits
 from cloud_ml.net.http2.timeouts import ConnectionTimeouts
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.tuning import BYTES_SHIFT, DIRECT_BYTES, FAREWELL_S, NOT_COUNTED, SLICE
-from cloud_ml.net.turns import Turns
 
 H = TypeVar("H")
 MANY_BYTES = 16_384
@@ -28,14 +28,14 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     What a peer can make large is bounded by ``Limits``: frames, heads, bodies, streams, resets, and
     what waits to be written (nothing is read while the peer does not read). What its frames cost in
-    a turn is bounded by the share of ``turns``: the rest waits for a later turn, and nothing is
+    a turn is bounded by the share of ``iteration``: the rest waits for a later turn, and nothing is
     read meanwhile.
     """
 
-    def __init__(self, service: Service[H], limits: Limits, turns: Turns) -> None:
+    def __init__(self, service: Service[H], limits: Limits, iteration: LoopIteration) -> None:
         self._limits = limits
-        self._share = turns.share
-        self._outgoing = Outgoing(turns, limits.unread_budget)
+        self._share = iteration.share
+        self._outgoing = Outgoing(iteration, limits.unread_budget)
         self._patience = ConnectionTimeouts(limits)
         self._requests = Requests(service, limits, self._outgoing, self._patience)
         self._bodies = self._requests.bodies

@@ -10,9 +10,9 @@ from cloud_ml.net.budget import Budget
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import ConnectionFault, StreamFault
 from cloud_ml.net.http2.stream import Stream
+from cloud_ml.net.loop_iteration import LoopIteration
 from cloud_ml.net.pieces import Body, Pieces, pieces_of
 from cloud_ml.net.tuning import BYTES_SHIFT, MOST_SETTINGS, SENT_IN_TURN
-from cloud_ml.net.turns import Turns
 
 Sized = tuple[int, tuple[bytes, ...]]
 """How long a body is, and its pieces."""
@@ -76,8 +76,8 @@ class Outgoing:
     What waits counts in ``budget``, where there is one.
     """
 
-    def __init__(self, turns: Turns, budget: Budget | None = None) -> None:
-        self._turns = turns
+    def __init__(self, iteration: LoopIteration, budget: Budget | None = None) -> None:
+        self._iteration = iteration
         self._budget = budget
         self._transport: asyncio.Transport | None = None
         self._hung_up: Callable[[], None] | None = None
@@ -124,12 +124,12 @@ class Outgoing:
         hung_up = self._hung_up
         if hung_up is not None:
             self.close()
-            self._turns.write(hung_up)  # not within a read, which keeps what is left of it
+            self._iteration.write(hung_up)  # not within a read, which keeps what is left of it
 
     def send(self, *parts: bytes) -> None:
         """Frames that no window counts."""
         if not self._parts:
-            self._turns.write(self.flush)
+            self._iteration.write(self.flush)
         self._parts.extend(parts)
 
     def flush(self) -> None:
@@ -145,7 +145,7 @@ class Outgoing:
         """A whole answer to a request: see ``Requests.answer``."""
         size, pieces = body
         if not self._parts:
-            self._turns.write(self.flush)
+            self._iteration.write(self.flush)
         put = self._parts
         stream_id = frames.NUMBER.pack(number)
         if not size:
@@ -219,14 +219,14 @@ class Outgoing:
         """Call ``resume`` in a later turn, once all of an answer so far is out."""
         waiting = self._waiting.get(number)
         if waiting is None:
-            self._turns.share.defer(resume)
+            self._iteration.share.defer(resume)
         else:
             waiting.drained = resume
 
     def defer(self, resume: Callable[[], None], units: int) -> None:
         """Count work that was done in this turn, and call ``resume`` in a later one."""
-        self._turns.share.charge(units)
-        self._turns.share.defer(resume)
+        self._iteration.share.charge(units)
+        self._iteration.share.defer(resume)
 
     def overdue(self, seconds: float) -> list[int]:
         """A second passed: the answers that made no progress for so long."""
@@ -354,14 +354,14 @@ class Outgoing:
             self.send(frames.frame(frames.HEADERS, 0x5, number, waiting.trailers))
         del self._waiting[number]
         if waiting.drained is not None:
-            self._turns.share.defer(waiting.drained)
+            self._iteration.share.defer(waiting.drained)
 
     def _send_later(self) -> None:
         """Go on in a later turn: others have theirs before."""
         if not self._deferred:
             self._deferred = True
-            self._turns.share.charge(SENT_IN_TURN >> BYTES_SHIFT)
-            self._turns.share.defer(self._resume)
+            self._iteration.share.charge(SENT_IN_TURN >> BYTES_SHIFT)
+            self._iteration.share.defer(self._resume)
 
     def _resume(self) -> None:
         self._deferred = False

@@ -13,20 +13,20 @@ import pytest
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
 from cloud_ml.state.base import Once, StateStore
-from cloud_ml.testing.state.samples import LATER, NOW, WISH, Wish, make
+from cloud_ml.testing.state.samples import LATER, NOW, SAMPLE, SampleSpec, make
 
 ENTRY = AuditEntry(NOW, "red", "ann", "AK1", "192.0.2.1", "req1", "wishes.make")
 ANY = AuditFilter()
 MUTATIONS: dict[str, Callable[[StateStore, str, Once], object]] = {
     "create": lambda store, _, once: make(store, "two", once=once),
     "change_spec": lambda store, uid, once: store.change_spec(
-        WISH, uid, lambda _: Wish("else"), now=LATER, once=once
+        SAMPLE, uid, lambda _: SampleSpec("else"), now=LATER, once=once
     ),
     "change_spec to the same": lambda store, uid, once: store.change_spec(
-        WISH, uid, lambda spec: spec, now=LATER, once=once
+        SAMPLE, uid, lambda spec: spec, now=LATER, once=once
     ),
     "request_delete": lambda store, uid, once: store.request_delete(
-        WISH, uid, now=LATER, once=once
+        SAMPLE, uid, now=LATER, once=once
     ),
     "remember": lambda store, _, once: store.remember(once),
 }
@@ -59,7 +59,7 @@ class AuditContract:
         with pytest.raises(AlreadyExists):
             make(store, once=make_once())
         with pytest.raises(NotFound):
-            store.request_delete(WISH, "none", now=LATER, once=make_once())
+            store.request_delete(SAMPLE, "none", now=LATER, once=make_once())
         store.remember(Once("a token", LATER))
         with pytest.raises(Unauthenticated):
             store.remember(make_once())

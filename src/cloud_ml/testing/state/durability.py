@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.errors import Conflict, Unauthenticated, Unavailable
 from cloud_ml.state.base import Fence, StateStore
-from cloud_ml.testing.state.samples import NOW, WISH, commit, event, list_messages, make, once
+from cloud_ml.testing.state.samples import NOW, SAMPLE, commit, event, list_messages, make, once
 
 Reopen = Callable[[], StateStore]
 
@@ -26,18 +26,18 @@ class DurabilityContract:
             pytest.skip("this store keeps nothing")
         kept = commit(store, make(store, events=[event("made")], title="Mine"))
         gone = make(store, "gone", idempotency_key="k")
-        store.delete(WISH, gone.key.uid, fence=None)
+        store.delete(SAMPLE, gone.key.uid, fence=None)
         store.remember(once())
         lease = store.acquire_lease("leader", "a", ttl_s=10, now=NOW)
         assert lease is not None
-        lines, changes, revision = store.list(WISH), store.changes(0), store.revision()
+        lines, changes, revision = store.list(SAMPLE), store.changes(0), store.revision()
         store.close()
 
         again = reopen()
         try:
-            assert again.get(WISH, kept.key.uid) == kept
+            assert again.get(SAMPLE, kept.key.uid) == kept
             assert list_messages(again, kept) == ["made"]
-            assert (again.list(WISH), again.changes(0), again.revision()) == (
+            assert (again.list(SAMPLE), again.changes(0), again.revision()) == (
                 lines,
                 changes,
                 revision,
@@ -56,6 +56,6 @@ class DurabilityContract:
         store.close()
         store.close()
         with pytest.raises(Unavailable):
-            store.get(WISH, made.key.uid)
+            store.get(SAMPLE, made.key.uid)
         with pytest.raises(Unavailable):
             make(store, "two")

@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.errors import AlreadyExists
 from cloud_ml.state.base import Change, StateStore
-from cloud_ml.testing.state.samples import LATER, NOW, OTHER, WISH, commit, event, make, once
+from cloud_ml.testing.state.samples import LATER, NOW, OTHER, SAMPLE, commit, event, make, once
 
 
 class FeedContract:
@@ -22,12 +22,12 @@ class FeedContract:
         other = make(store, kind=OTHER)
         committed = commit(store, made)
         changed = store.change_spec(
-            WISH, made.key.uid, lambda spec: replace(spec, count=9), now=LATER
+            SAMPLE, made.key.uid, lambda spec: replace(spec, count=9), now=LATER
         )
-        marked = store.request_delete(WISH, made.key.uid, now=LATER)
+        marked = store.request_delete(SAMPLE, made.key.uid, now=LATER)
         taken = [record.revision for record in (made, other, committed, changed, marked)]
         assert taken == sorted(set(taken))
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         assert store.revision() > taken[-1]
 
     def test_the_feed_tells_the_newest_change_of_each_record_in_order(
@@ -45,7 +45,7 @@ class FeedContract:
     def test_the_feed_tells_of_deletions(self, store: StateStore) -> None:
         made, kept = make(store), make(store, "two")
         at = store.revision()
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         assert store.changes(at) == (Change(store.revision(), "wish", made.key.uid),)
         assert [change.uid for change in store.changes(0)] == [kept.key.uid, made.key.uid]
         told = [(change.org, change.name, change.gone) for change in store.changes(0)]
@@ -53,7 +53,7 @@ class FeedContract:
 
     def test_the_feed_is_read_in_pages(self, store: StateStore) -> None:
         made = [make(store, f"n{number}") for number in range(7)]
-        store.delete(WISH, made[3].key.uid, fence=None)
+        store.delete(SAMPLE, made[3].key.uid, fence=None)
         seen: list[str] = []
         after = 0
         while page := store.changes(after, limit=3):
@@ -65,7 +65,7 @@ class FeedContract:
 
     def test_marks_of_deletion_stay_for_a_week(self, store: StateStore) -> None:
         made = make(store)
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         today = datetime.now(UTC)
         store.prune(today + timedelta(days=6))
         assert [change.uid for change in store.changes(0)] == [made.key.uid]
@@ -80,7 +80,7 @@ class FeedContract:
         assert heard[-1] == made.revision
         committed = commit(store, made)
         assert heard[-1] == committed.revision
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         assert heard[-1] == store.revision() > committed.revision
 
     def test_an_event_wakes_those_who_follow_it(self, store: StateStore) -> None:
@@ -124,5 +124,5 @@ class FeedContract:
         store.subscribe(fail)
         store.subscribe(lambda: heard.append(1))
         made = make(store)
-        assert store.get(WISH, made.key.uid) == made
+        assert store.get(SAMPLE, made.key.uid) == made
         assert heard == [1]

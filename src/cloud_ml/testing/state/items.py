@@ -11,7 +11,7 @@ import pytest
 from cloud_ml.domain.records import ItemList, Kind, Record
 from cloud_ml.errors import InvalidRequest, SeenBefore, StaleRevision
 from cloud_ml.state.base import StateStore
-from cloud_ml.testing.state.samples import LATER, NOW, Phase, Wish, once
+from cloud_ml.testing.state.samples import LATER, NOW, Phase, SampleSpec, once
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,15 @@ class Plan:
     steps: tuple[Step, ...] = ()
 
 
-PLAN: Kind[Wish, Plan] = Kind("plan", Wish, Plan, items=ItemList("steps", Step, "marks", Mark))
-Planned = Record[Wish, Plan]
+PLAN: Kind[SampleSpec, Plan] = Kind(
+    "plan", SampleSpec, Plan, items=ItemList("steps", Step, "marks", Mark)
+)
+Planned = Record[SampleSpec, Plan]
 
 
 def _make(store: StateStore, *steps: Step, name: str = "one") -> Planned:
     return store.create(
-        PLAN, org="red", name=name, owner="ann", spec=Wish("a bike"), status=Plan(steps=steps),
+        PLAN, org="red", name=name, owner="ann", spec=SampleSpec("a bike"), status=Plan(steps=steps),
         now=NOW,
     )  # fmt: skip
 
@@ -75,7 +77,7 @@ class ItemContract:
     def test_items_are_there_after_all_other_changes(self, store: StateStore) -> None:
         record = _make(store, Step("a"))
         uid = record.key.uid
-        changed = store.change_spec(PLAN, uid, lambda spec: Wish("a car"), now=LATER)
+        changed = store.change_spec(PLAN, uid, lambda spec: SampleSpec("a car"), now=LATER)
         assert changed.status.steps == (Step("a"),)
         same = store.change_spec(PLAN, uid, lambda spec: spec, now=LATER)
         assert same == changed == store.get(PLAN, uid)

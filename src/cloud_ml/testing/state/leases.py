@@ -9,7 +9,15 @@ import pytest
 
 from cloud_ml.errors import FenceLost
 from cloud_ml.state.base import Fence, Lease, StateStore
-from cloud_ml.testing.state.samples import NOW, WISH, Wish, commit, event, list_messages, make
+from cloud_ml.testing.state.samples import (
+    NOW,
+    SAMPLE,
+    SampleSpec,
+    commit,
+    event,
+    list_messages,
+    make,
+)
 
 TTL_S = 10.0
 PATIENCE_S = 20.0
@@ -95,8 +103,8 @@ class LeaseContract:
         fence = Fence("leader", take(store, "a").epoch)
         take(store, "a", SOON)
         made = commit(store, make(store), fence=fence)
-        store.delete(WISH, made.key.uid, fence=fence)
-        assert store.get(WISH, made.key.uid) is None
+        store.delete(SAMPLE, made.key.uid, fence=fence)
+        assert store.get(SAMPLE, made.key.uid) is None
 
     @pytest.mark.parametrize("fence", [Fence("leader", 1), Fence("unheard of", 1)])
     def test_a_fence_that_was_lost_stops_every_write(self, store: StateStore, fence: Fence) -> None:
@@ -106,12 +114,14 @@ class LeaseContract:
         with pytest.raises(FenceLost):
             commit(store, made, fence=fence, events=[event("from the past")])
         with pytest.raises(FenceLost):
-            store.delete(WISH, made.key.uid, fence=fence)
+            store.delete(SAMPLE, made.key.uid, fence=fence)
         with pytest.raises(FenceLost):
-            store.change_spec(WISH, made.key.uid, lambda _: Wish("other"), now=NOW, fence=fence)
+            store.change_spec(
+                SAMPLE, made.key.uid, lambda _: SampleSpec("other"), now=NOW, fence=fence
+            )
         with pytest.raises(FenceLost):
-            store.request_delete(WISH, made.key.uid, now=NOW, fence=fence)
-        assert store.get(WISH, made.key.uid) == made
+            store.request_delete(SAMPLE, made.key.uid, now=NOW, fence=fence)
+        assert store.get(SAMPLE, made.key.uid) == made
         assert list_messages(store, made) == []
 
     def test_a_lost_fence_is_told_before_a_stale_revision(self, store: StateStore) -> None:

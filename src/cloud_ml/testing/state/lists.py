@@ -17,11 +17,11 @@ from cloud_ml.testing.state.samples import (
     LATER,
     NOW,
     OTHER,
-    WISH,
+    SAMPLE,
     Made,
     Phase,
     Progress,
-    Wish,
+    SampleSpec,
     commit,
     make,
 )
@@ -33,7 +33,7 @@ def names(items: object) -> list[str]:
 
 
 def walk(
-    store: StateStore, *, limit: int, kind: Kind[Wish, Progress] = WISH, **filters: object
+    store: StateStore, *, limit: int, kind: Kind[SampleSpec, Progress] = SAMPLE, **filters: object
 ) -> list[str]:
     """All names of a list, page by page."""
     found: list[str] = []
@@ -49,14 +49,14 @@ def walk(
 
 class ListContract:
     def test_an_empty_store_lists_nothing(self, store: StateStore) -> None:
-        page = store.list(WISH)
+        page = store.list(SAMPLE)
         assert page.items == ()
         assert page.next is None
 
     def test_a_line_says_what_a_list_shows(self, store: StateStore) -> None:
         made = make(store, title="My bike", phase=Phase.BUSY)
         commit(store, made, Phase.DONE)
-        (line,) = store.list(WISH).items
+        (line,) = store.list(SAMPLE).items
         assert line == Summary(
             made.key, "ann", line.number, "Done", NOW, LATER, deleting=False, title="My bike"
         )
@@ -64,8 +64,8 @@ class ListContract:
     def test_newest_first_whatever_changes_later(self, store: StateStore) -> None:
         made = [make(store, name) for name in ("a", "b", "c")]
         commit(store, made[0])
-        store.change_spec(WISH, made[1].key.uid, lambda spec: spec, now=LATER)
-        lines = store.list(WISH).items
+        store.change_spec(SAMPLE, made[1].key.uid, lambda spec: spec, now=LATER)
+        lines = store.list(SAMPLE).items
         assert names(lines) == ["c", "b", "a"]
         assert [line.number for line in lines] == sorted(
             (line.number for line in lines), reverse=True
@@ -91,18 +91,18 @@ class ListContract:
     def test_the_last_page_knows_that_it_is_the_last(self, store: StateStore) -> None:
         for name in "abcd":
             make(store, name)
-        first = store.list(WISH, limit=2)
+        first = store.list(SAMPLE, limit=2)
         assert first.next is not None
-        assert store.list(WISH, limit=2, after=first.next).next is None
+        assert store.list(SAMPLE, limit=2, after=first.next).next is None
 
     def test_pages_stay_put_while_others_write(self, store: StateStore) -> None:
         made = {name: make(store, name) for name in "abcdef"}
-        first = store.list(WISH, limit=2)
+        first = store.list(SAMPLE, limit=2)
         make(store, "newer")
-        store.delete(WISH, made["e"].key.uid, fence=None)  # the very record the cursor stands on
+        store.delete(SAMPLE, made["e"].key.uid, fence=None)  # the very record the cursor stands on
         commit(store, made["c"])
-        second = store.list(WISH, limit=2, after=first.next)
-        third = store.list(WISH, limit=2, after=second.next)
+        second = store.list(SAMPLE, limit=2, after=first.next)
+        third = store.list(SAMPLE, limit=2, after=second.next)
         assert [names(page.items) for page in (first, second, third)] == [
             ["f", "e"],
             ["d", "c"],
@@ -112,37 +112,37 @@ class ListContract:
     def test_a_record_moves_to_the_list_of_its_new_index(self, store: StateStore) -> None:
         made = make(store)
         commit(store, made, Phase.DONE)
-        assert store.list(WISH, indexes=["Waiting"]).items == ()
-        assert names(store.list(WISH, org="red", indexes=["Done"]).items) == ["one"]
+        assert store.list(SAMPLE, indexes=["Waiting"]).items == ()
+        assert names(store.list(SAMPLE, org="red", indexes=["Done"]).items) == ["one"]
 
     def test_records_are_counted_by_their_index(self, store: StateStore) -> None:
-        assert store.counts(WISH) == {}
+        assert store.counts(SAMPLE) == {}
         for number in range(3):
             make(store, f"n{number}", org=("red", "blue")[number % 2])
         commit(store, make(store, "busy"), Phase.BUSY)
         make(store, kind=OTHER)
-        assert store.counts(WISH) == {"Waiting": 3, "Busy": 1}
+        assert store.counts(SAMPLE) == {"Waiting": 3, "Busy": 1}
 
     def test_records_of_an_organisation_are_counted_up_to_a_bound(self, store: StateStore) -> None:
         for number in range(5):
             make(store, f"n{number}", org=("red", "blue")[number % 2])
         make(store, kind=OTHER, org="red")
-        assert [store.count(WISH, org="red", most=most) for most in (1, 3, 10)] == [1, 3, 3]
-        assert store.count(WISH, org="blue", most=10) == 2
-        assert store.count(WISH, org="green", most=10) == 0
+        assert [store.count(SAMPLE, org="red", most=most) for most in (1, 3, 10)] == [1, 3, 3]
+        assert store.count(SAMPLE, org="blue", most=10) == 2
+        assert store.count(SAMPLE, org="green", most=10) == 0
 
     def test_records_with_a_tag_are_counted_up_to_a_bound(self, store: StateStore) -> None:
         for number in range(4):
             make(store, f"n{number}", owner="bob" if number else "ann")
         make(store, org="blue", owner="bob")
         tag = owner_tag("bob")
-        assert [store.count(WISH, org="red", most=most, tag=tag) for most in (2, 10)] == [2, 3]
-        assert store.count(WISH, org="red", most=10, tag="nothing") == 0
+        assert [store.count(SAMPLE, org="red", most=most, tag=tag) for most in (2, 10)] == [2, 3]
+        assert store.count(SAMPLE, org="red", most=10, tag="nothing") == 0
 
     @pytest.mark.parametrize("limit", [0, -1, 1001])
     def test_a_limit_out_of_range_is_refused(self, store: StateStore, limit: int) -> None:
         for page in (
-            lambda: store.list(WISH, limit=limit),
+            lambda: store.list(SAMPLE, limit=limit),
             lambda: store.events("x", limit=limit),
             lambda: store.changes(0, limit=limit),
         ):
@@ -151,9 +151,9 @@ class ListContract:
             assert (refused.value.field, refused.value.value) == ("limit", limit)
 
     def test_too_many_index_values_are_refused(self, store: StateStore) -> None:
-        assert store.list(WISH, indexes=[str(number) for number in range(100)]).items == ()
+        assert store.list(SAMPLE, indexes=[str(number) for number in range(100)]).items == ()
         with pytest.raises(InvalidRequest) as refused:
-            store.list(WISH, indexes=[str(number) for number in range(101)])
+            store.list(SAMPLE, indexes=[str(number) for number in range(101)])
         assert refused.value.field == "indexes"
 
 
@@ -202,7 +202,7 @@ class FindContract:
                 kind=FOUND,
                 org=org,
                 owner=owner,
-                spec=Wish("x", tags=tags),
+                spec=SampleSpec("x", tags=tags),
                 now=now,
                 status=Progress(Phase.WAITING, note="loud" if number == 5 else ""),
             )
@@ -257,7 +257,7 @@ class FindContract:
         ]
 
     def test_tags_follow_the_spec(self, store: StateStore) -> None:
-        made = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red", "size": "1"}))
+        made = make(store, kind=FOUND, spec=SampleSpec("x", tags={"colour": "red", "size": "1"}))
         store.change_spec(
             FOUND,
             made.key.uid,
@@ -285,10 +285,10 @@ class FindContract:
         assert names(store.list(FOUND, match=Match(tags=("note=one", "note=two"))).items) == ["one"]
 
     def test_what_is_deleted_is_not_found(self, store: StateStore) -> None:
-        made = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red"}))
+        made = make(store, kind=FOUND, spec=SampleSpec("x", tags={"colour": "red"}))
         store.delete(FOUND, made.key.uid, fence=None)
         assert store.list(FOUND, match=Match(tags=("colour=red",))).items == ()
-        again = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red"}))
+        again = make(store, kind=FOUND, spec=SampleSpec("x", tags={"colour": "red"}))
         assert [line.key.uid for line in store.list(FOUND, match=Match(owner="ann")).items] == [
             again.key.uid
         ]
@@ -321,4 +321,4 @@ class FindContract:
             (None, last, 2),
         ):
             match = Match(created_from=start, created_before=end)
-            assert len(store.list(WISH, match=match).items) == found
+            assert len(store.list(SAMPLE, match=match).items) == found

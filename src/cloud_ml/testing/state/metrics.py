@@ -30,7 +30,7 @@ from cloud_ml.state.metrics import (
     PointRange,
     ReportFile,
 )
-from cloud_ml.testing.state.samples import WISH, make
+from cloud_ml.testing.state.samples import SAMPLE, make
 
 LIMITS = MetricLimits()
 EARLIER = PointRange(earlier=True)
@@ -292,7 +292,7 @@ class MetricContract:
         run = _Run(store)
         run.report(losses([1]))
         number = run.one().number
-        store.delete(WISH, run.uid, fence=None)
+        store.delete(SAMPLE, run.uid, fence=None)
         assert not run.metrics.series(run.uid)
         assert not run.metrics.positions(run.uid)
         assert not run.metrics.points(number, PointRange())
@@ -306,7 +306,7 @@ class MetricContract:
         run.report(losses(range(3, 5)), attempt=2)  # the earlier points stay, and count
         other.report(losses(range(4)))
         assert store.metrics.points_of_org("red") == before + 11
-        store.delete(WISH, run.uid, fence=None)
+        store.delete(SAMPLE, run.uid, fence=None)
         assert store.metrics.points_of_org("red") == before + 4
 
     def test_points_beyond_the_quota_of_the_organisation_are_refused(
@@ -319,7 +319,7 @@ class MetricContract:
         assert appended == Appended([QUOTA_IS_FULL.format(most.org_points)], first=True)
         assert other.points() == [(0, 1.0)]
         assert not other.report(losses(range(5, 6)), limits=most).first
-        store.delete(WISH, run.uid, fence=None)  # makes room
+        store.delete(SAMPLE, run.uid, fence=None)  # makes room
         assert not other.report(losses(range(6, 11)), limits=most).refused
         assert len(other.points()) == 6
 
@@ -341,7 +341,7 @@ class MetricContract:
         before, row = store.metrics.points_of_org("red"), run.one()
         (first, second) = store.metrics.runs_with_points(0, 9)
         assert {first.uid, second.uid} == {run.uid, other.uid}
-        assert (first.kind, first.number < second.number) == (WISH.name, True)
+        assert (first.kind, first.number < second.number) == (SAMPLE.name, True)
         assert store.metrics.runs_with_points(0, 1) == [first]
         assert store.metrics.runs_with_points(first.number, 9) == [second]
         removed = 0
@@ -354,5 +354,5 @@ class MetricContract:
         assert [each.uid for each in store.metrics.runs_with_points(0, 9)] == [other.uid]
         run.report(losses([CHUNK_POINTS + 9], 8.0), attempt=2)  # a run may go on
         assert run.points() == [(CHUNK_POINTS + 9, 8.0)]
-        store.delete(WISH, run.uid, fence=None)
+        store.delete(SAMPLE, run.uid, fence=None)
         assert store.metrics.points_of_org("red") == 3

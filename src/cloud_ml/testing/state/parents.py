@@ -11,7 +11,7 @@ from cloud_ml.domain.records import ParentRef, Record
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.matching import Match
-from cloud_ml.testing.state.samples import NOW, OTHER, WISH, Made, commit, make, race
+from cloud_ml.testing.state.samples import NOW, OTHER, SAMPLE, Made, commit, make, race
 
 ROUNDS = 10
 
@@ -46,18 +46,18 @@ class ParentContract:
 
         assert children(Match(parent=parents[0].key.uid)) == ["c2", "c0"]
         assert children(Match(parent=parents[1].key.uid, owner="ann", name="c1")) == ["c1"]
-        assert not store.list(WISH, match=Match(parent=parents[0].key.uid)).items
+        assert not store.list(SAMPLE, match=Match(parent=parents[0].key.uid)).items
         assert not store.list(OTHER, match=Match(parent="nobody")).items
 
     @pytest.mark.parametrize("kind", ["wish", "other"])
     def test_a_parent_must_be_there(self, store: StateStore, kind: str) -> None:
         gone = make(store)
-        store.delete(WISH, gone.key.uid, fence=None)
+        store.delete(SAMPLE, gone.key.uid, fence=None)
         revision = store.revision()
         with pytest.raises(NotFound, match=kind):
             make(store, "child", parent=ParentRef(kind, gone.key.uid))
         assert store.revision() == revision
-        assert store.find(WISH, "red", "child") is None
+        assert store.find(SAMPLE, "red", "child") is None
 
     def test_a_parent_is_of_its_kind(self, store: StateStore) -> None:
         parent = make(store)
@@ -68,12 +68,12 @@ class ParentContract:
         parent = make(store)
         child = make(store, kind=OTHER, parent=parent_ref(parent))
         with pytest.raises(Conflict):
-            store.delete(WISH, parent.key.uid, fence=None)
-        assert store.get(WISH, parent.key.uid) == parent
-        assert store.find(WISH, "red", "one") == parent
+            store.delete(SAMPLE, parent.key.uid, fence=None)
+        assert store.get(SAMPLE, parent.key.uid) == parent
+        assert store.find(SAMPLE, "red", "one") == parent
         store.delete(OTHER, child.key.uid, fence=None)
-        store.delete(WISH, parent.key.uid, fence=None)
-        assert store.get(WISH, parent.key.uid) is None
+        store.delete(SAMPLE, parent.key.uid, fence=None)
+        assert store.get(SAMPLE, parent.key.uid) is None
 
     def test_the_feed_tells_whose_child_changed(self, store: StateStore) -> None:
         parent = make(store)
@@ -91,10 +91,10 @@ class ParentContract:
             parent = make(store, f"p{number}")
             actions: list[Callable[[], object]] = [
                 partial(make, store, f"c{number}", kind=OTHER, parent=parent_ref(parent)),
-                partial(store.delete, WISH, parent.key.uid, fence=None),
+                partial(store.delete, SAMPLE, parent.key.uid, fence=None),
             ]
             made, removed = race(actions)
             assert isinstance(made, Record) == isinstance(removed, Conflict)
             assert isinstance(made, NotFound) == (removed is None)
-            there = store.get(WISH, parent.key.uid) is not None
+            there = store.get(SAMPLE, parent.key.uid) is not None
             assert there == (store.find(OTHER, "red", f"c{number}") is not None)

@@ -13,7 +13,7 @@ from cloud_ml.state.base import StateStore
 from cloud_ml.testing.state.samples import (
     LATER,
     NOW,
-    WISH,
+    SAMPLE,
     Progress,
     commit,
     event,
@@ -39,7 +39,7 @@ class RaceContract:
             results = race(
                 [partial(make, store, f"n{number}", idempotency_key=f"k{number}")] * THREADS
             )
-            assert all(result == store.find(WISH, "red", f"n{number}") for result in results)
+            assert all(result == store.find(SAMPLE, "red", f"n{number}") for result in results)
 
     def test_a_token_is_used_up_by_one(self, store: StateStore) -> None:
         for number in range(ROUNDS):
@@ -61,11 +61,14 @@ class RaceContract:
         def count_up() -> None:
             for _ in range(ROUNDS):
                 store.change_spec(
-                    WISH, made.key.uid, lambda spec: replace(spec, count=spec.count + 1), now=LATER
+                    SAMPLE,
+                    made.key.uid,
+                    lambda spec: replace(spec, count=spec.count + 1),
+                    now=LATER,
                 )
 
         assert race([count_up] * THREADS) == [None] * THREADS
-        record = store.get(WISH, made.key.uid)
+        record = store.get(SAMPLE, made.key.uid)
         assert record is not None
         assert record.spec.count == record.generation == 1 + THREADS * ROUNDS
 
@@ -121,7 +124,7 @@ class RaceContract:
     def test_acknowledged_means_visible_to_everybody(self, store: StateStore) -> None:
         def write_and_read(thread: int) -> bool:
             return all(
-                store.get(WISH, (made := make(store, f"n{thread}-{number}")).key.uid) == made
+                store.get(SAMPLE, (made := make(store, f"n{thread}-{number}")).key.uid) == made
                 and store.revision() >= made.revision
                 for number in range(ROUNDS)
             )

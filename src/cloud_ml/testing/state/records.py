@@ -21,10 +21,10 @@ from cloud_ml.testing.state.samples import (
     LATER,
     NOW,
     OTHER,
-    WISH,
+    SAMPLE,
     Phase,
     Progress,
-    Wish,
+    SampleSpec,
     commit,
     event,
     list_messages,
@@ -43,21 +43,23 @@ class RecordContract:
         made = [make(store, name) for name in ("a", "b")]
         other = make(store, "a", kind=OTHER)
         gone = make(store, "gone")
-        store.delete(WISH, gone.key.uid, fence=None)
+        store.delete(SAMPLE, gone.key.uid, fence=None)
         uids = [*(one.key.uid for one in (*made, other, gone)), "no-such-uid", *UNSTORABLE_TEXTS]
-        documents = store.documents(WISH, uids)
+        documents = store.documents(SAMPLE, uids)
         assert {
-            uid: (WISH.decode_spec(spec), WISH.decode_status(status))
+            uid: (SAMPLE.decode_spec(spec), SAMPLE.decode_status(status))
             for uid, (spec, status) in documents.items()
         } == {one.key.uid: (one.spec, one.status) for one in made}
-        assert store.documents(WISH, []) == {}
+        assert store.documents(SAMPLE, []) == {}
 
     def test_create_returns_what_get_and_find_return(self, store: StateStore) -> None:
         made = make(
-            store, spec=Wish("a bike", 3, {"colour": "red"}), status=Progress(Phase.BUSY, "n", NOW)
+            store,
+            spec=SampleSpec("a bike", 3, {"colour": "red"}),
+            status=Progress(Phase.BUSY, "n", NOW),
         )
-        assert store.get(WISH, made.key.uid) == made
-        assert store.find(WISH, "red", "one") == made
+        assert store.get(SAMPLE, made.key.uid) == made
+        assert store.find(SAMPLE, "red", "one") == made
         assert (made.key.kind, made.key.org, made.key.name, made.owner) == (
             "wish",
             "red",
@@ -65,15 +67,15 @@ class RecordContract:
             "ann",
         )
         assert (made.generation, made.created_at, made.updated_at) == (1, NOW, NOW)
-        assert made.spec == Wish("a bike", 3, {"colour": "red"})
+        assert made.spec == SampleSpec("a bike", 3, {"colour": "red"})
         assert made.status == Progress(Phase.BUSY, "n", NOW)
         assert made.delete_requested_at is None
 
     def test_what_is_absent_is_none(self, store: StateStore) -> None:
         make(store)
-        assert store.get(WISH, "nobody") is None
-        assert store.find(WISH, "red", "two") is None
-        assert store.find(WISH, "blue", "one") is None
+        assert store.get(SAMPLE, "nobody") is None
+        assert store.find(SAMPLE, "red", "two") is None
+        assert store.find(SAMPLE, "blue", "one") is None
 
     def test_a_record_is_not_found_under_another_kind(self, store: StateStore) -> None:
         made = make(store)
@@ -91,22 +93,22 @@ class RecordContract:
                 now=LATER,
             )
         store.delete(OTHER, made.key.uid, fence=None)
-        assert store.get(WISH, made.key.uid) == made
+        assert store.get(SAMPLE, made.key.uid) == made
 
     @pytest.mark.parametrize("text", HARD_TEXTS)
     def test_texts_come_back_as_they_were(self, store: StateStore, text: str) -> None:
         made = make(
-            store, text, org=text, owner=text, title=text, spec=Wish(text, tags={text: text})
+            store, text, org=text, owner=text, title=text, spec=SampleSpec(text, tags={text: text})
         )
         store.add_event(made.key.uid, event(text))
-        assert store.find(WISH, text, text) == made
+        assert store.find(SAMPLE, text, text) == made
         assert made.spec.tags == {text: text}
-        assert store.list(WISH, org=text).items[0].title == text
+        assert store.list(SAMPLE, org=text).items[0].title == text
         assert list_messages(store, made) == [text]
 
     @pytest.mark.parametrize("text", UNSTORABLE_TEXTS)
     def test_a_sentence_is_written_whatever_it_quotes(self, store: StateStore, text: str) -> None:
-        made = make(store, events=[event(text)], title=text, spec=Wish(text))
+        made = make(store, events=[event(text)], title=text, spec=SampleSpec(text))
         (written,) = list_messages(store, made)
         assert written.split()[0] == text.split(maxsplit=1)[0]
         assert written.split()[-1] == text.rsplit(maxsplit=1)[-1]
@@ -118,8 +120,8 @@ class RecordContract:
 
     def test_a_value_of_the_wrong_type_is_not_written(self, store: StateStore) -> None:
         with pytest.raises(InvalidRequest):
-            make(store, spec=Wish("a bike", count="many"))  # type: ignore[arg-type]
-        assert store.find(WISH, "red", "one") is None
+            make(store, spec=SampleSpec("a bike", count="many"))  # type: ignore[arg-type]
+        assert store.find(SAMPLE, "red", "one") is None
 
     def test_names_are_unique_among_the_living_of_a_kind_and_an_organisation(
         self, store: StateStore
@@ -129,7 +131,7 @@ class RecordContract:
         make(store, kind=OTHER)
         with pytest.raises(AlreadyExists):
             make(store)
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         assert make(store).key.uid != made.key.uid
 
     def test_a_name_that_is_taken_tells_whether_the_same_was_asked_for(
@@ -139,7 +141,7 @@ class RecordContract:
         with pytest.raises(AlreadyExists) as same:
             make(store)
         with pytest.raises(AlreadyExists) as different:
-            make(store, spec=Wish("a boat"))
+            make(store, spec=SampleSpec("a boat"))
         assert (same.value.same_spec, different.value.same_spec) == (True, False)
 
     def test_what_was_refused_leaves_no_trace(self, store: StateStore) -> None:
@@ -152,28 +154,32 @@ class RecordContract:
         assert store.revision() == before
         assert store.changes(before) == ()
         assert list_messages(store, made) == []
-        assert store.get(WISH, made.key.uid) == made
+        assert store.get(SAMPLE, made.key.uid) == made
 
     def test_change_spec_raises_the_generation(self, store: StateStore) -> None:
         made = make(store)
         changed = store.change_spec(
-            WISH,
+            SAMPLE,
             made.key.uid,
             lambda spec: replace(spec, count=spec.count + 1),
             now=LATER,
             events=[event("more")],
         )
         assert changed == replace(
-            made, spec=Wish("a bike", 2), generation=2, revision=changed.revision, updated_at=LATER
+            made,
+            spec=SampleSpec("a bike", 2),
+            generation=2,
+            revision=changed.revision,
+            updated_at=LATER,
         )
         assert changed.revision > made.revision
-        assert store.get(WISH, made.key.uid) == changed
+        assert store.get(SAMPLE, made.key.uid) == changed
         assert list_messages(store, made) == ["more"]
 
     def test_change_spec_that_changes_nothing_writes_nothing(self, store: StateStore) -> None:
         made = make(store)
         same = store.change_spec(
-            WISH, made.key.uid, lambda _: Wish("a bike"), now=LATER, events=[event("more")]
+            SAMPLE, made.key.uid, lambda _: SampleSpec("a bike"), now=LATER, events=[event("more")]
         )
         assert same == made
         assert store.revision() == made.revision
@@ -182,31 +188,31 @@ class RecordContract:
     def test_change_spec_that_raises_changes_nothing(self, store: StateStore) -> None:
         made = make(store)
 
-        def refuse(_: Wish) -> Wish:
+        def refuse(_: SampleSpec) -> SampleSpec:
             raise InvalidRequest("no")
 
         with pytest.raises(InvalidRequest, match="no"):
-            store.change_spec(WISH, made.key.uid, refuse, now=LATER)
-        assert store.get(WISH, made.key.uid) == made
+            store.change_spec(SAMPLE, made.key.uid, refuse, now=LATER)
+        assert store.get(SAMPLE, made.key.uid) == made
 
     def test_change_spec_and_request_delete_of_nothing(self, store: StateStore) -> None:
         with pytest.raises(NotFound):
-            store.change_spec(WISH, "nobody", lambda spec: spec, now=NOW)
+            store.change_spec(SAMPLE, "nobody", lambda spec: spec, now=NOW)
         with pytest.raises(NotFound):
-            store.request_delete(WISH, "nobody", now=NOW)
+            store.request_delete(SAMPLE, "nobody", now=NOW)
 
     def test_request_delete_marks_once(self, store: StateStore) -> None:
         made = make(store)
-        marked = store.request_delete(WISH, made.key.uid, now=LATER, events=[event("bye")])
+        marked = store.request_delete(SAMPLE, made.key.uid, now=LATER, events=[event("bye")])
         assert marked.delete_requested_at == LATER
         assert marked.revision > made.revision
         assert marked.generation == made.generation
         again = store.request_delete(
-            WISH, made.key.uid, now=LATER + timedelta(hours=1), events=[event("bye")]
+            SAMPLE, made.key.uid, now=LATER + timedelta(hours=1), events=[event("bye")]
         )
-        assert again == marked == store.get(WISH, made.key.uid)
+        assert again == marked == store.get(SAMPLE, made.key.uid)
         assert list_messages(store, made) == ["bye"]
-        assert store.list(WISH).items[0].deleting
+        assert store.list(SAMPLE).items[0].deleting
 
     def test_commit_status_writes_status_and_events(self, store: StateStore) -> None:
         made = make(store)
@@ -215,7 +221,7 @@ class RecordContract:
             made, status=Progress(Phase.DONE), revision=done.revision, updated_at=LATER
         )
         assert done.revision > made.revision
-        assert store.get(WISH, made.key.uid) == done
+        assert store.get(SAMPLE, made.key.uid) == done
         assert list_messages(store, made) == ["done"]
 
     def test_commit_status_on_a_record_that_moved_on_or_is_gone(self, store: StateStore) -> None:
@@ -223,19 +229,19 @@ class RecordContract:
         commit(store, made)
         with pytest.raises(StaleRevision):
             commit(store, made)
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         with pytest.raises(StaleRevision):
             commit(store, made)
 
     def test_delete_removes_record_and_events_and_is_idempotent(self, store: StateStore) -> None:
         made = make(store, events=[event("hello")])
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         before = store.revision()
-        store.delete(WISH, made.key.uid, fence=None)
-        assert store.get(WISH, made.key.uid) is None
-        assert store.find(WISH, "red", "one") is None
+        store.delete(SAMPLE, made.key.uid, fence=None)
+        assert store.get(SAMPLE, made.key.uid) is None
+        assert store.find(SAMPLE, "red", "one") is None
         assert store.events(made.key.uid) == ()
-        assert store.list(WISH).items == ()
+        assert store.list(SAMPLE).items == ()
         assert store.revision() == before
 
     def test_events_keep_their_order_and_are_paged_by_id(self, store: StateStore) -> None:
@@ -264,10 +270,14 @@ class RecordContract:
         made = commit(store, made, events=[event(str(number)) for number in range(most)])
         assert [list_messages(store, made)[at] for at in (0, -1)] == ["0", str(most - 1)]
         store.change_spec(
-            WISH, made.key.uid, lambda _: Wish("a boat"), now=LATER, events=[event("changed")]
+            SAMPLE,
+            made.key.uid,
+            lambda _: SampleSpec("a boat"),
+            now=LATER,
+            events=[event("changed")],
         )
         store.add_event(made.key.uid, event("by the way"))
-        store.request_delete(WISH, made.key.uid, now=LATER, events=[event("bye")])
+        store.request_delete(SAMPLE, made.key.uid, now=LATER, events=[event("bye")])
         kept = list_messages(store, made)
         assert len(kept) == most
         assert (kept[0], kept[-3:]) == ("3", ["changed", "by the way", "bye"])
@@ -276,12 +286,12 @@ class RecordContract:
     def test_an_event_leaves_the_revision_alone(self, store: StateStore) -> None:
         made = make(store)
         store.add_event(made.key.uid, event("by the way"))
-        assert store.get(WISH, made.key.uid) == made
+        assert store.get(SAMPLE, made.key.uid) == made
         commit(store, made)
 
     def test_an_event_of_a_record_that_is_gone_is_dropped(self, store: StateStore) -> None:
         made = make(store)
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         store.add_event(made.key.uid, event("too late"))
         assert store.events(made.key.uid) == ()
 
@@ -289,12 +299,12 @@ class RecordContract:
     def test_what_cannot_be_stored_is_not_there(self, store: StateStore, text: str) -> None:
         """Names come from addresses of requests, so anything may be asked for."""
         make(store)
-        assert store.get(WISH, text) is None
-        assert store.find(WISH, text, "one") is None
-        assert store.find(WISH, "red", text) is None
+        assert store.get(SAMPLE, text) is None
+        assert store.find(SAMPLE, text, "one") is None
+        assert store.find(SAMPLE, "red", text) is None
         for match in (Match(name=text), Match(prefix=text), Match(owner=text), Match(tags=(text,))):
-            assert list(store.list(WISH, match=match).items) == []
-        assert list(store.list(WISH, org=text).items) == []
+            assert list(store.list(SAMPLE, match=match).items) == []
+        assert list(store.list(SAMPLE, org=text).items) == []
         assert list(store.events(text)) == []
         for name in ("org", "user", "key", "operation", "target", "outcome"):
             wanted: dict[str, Any] = {name: text}
@@ -303,22 +313,22 @@ class RecordContract:
     def test_a_record_gets_another_name(self, store: StateStore) -> None:
         made = make(store, events=[event("made")])
         other, last = make(store, "two"), store.revision()
-        renamed = store.rename(WISH, made.key.uid, "three", now=LATER)
+        renamed = store.rename(SAMPLE, made.key.uid, "three", now=LATER)
         assert renamed.key == replace(made.key, name="three")
         assert (renamed.spec, renamed.created_at) == (made.spec, made.created_at)
         assert (renamed.revision > last, renamed.updated_at) == (True, LATER)
-        assert store.find(WISH, made.key.org, "one") is None
-        assert store.find(WISH, made.key.org, "three") == renamed
+        assert store.find(SAMPLE, made.key.org, "one") is None
+        assert store.find(SAMPLE, made.key.org, "three") == renamed
         assert len(store.events(made.key.uid)) == 1
-        assert store.rename(WISH, made.key.uid, "three", now=NOW) == renamed
+        assert store.rename(SAMPLE, made.key.uid, "three", now=NOW) == renamed
         assert make(store, "one").key.uid != made.key.uid
         with pytest.raises(AlreadyExists):
-            store.rename(WISH, made.key.uid, "two", now=LATER)
+            store.rename(SAMPLE, made.key.uid, "two", now=LATER)
         with pytest.raises(NotFound):
             store.rename(OTHER, other.key.uid, "four", now=LATER)
         with pytest.raises(InvalidRequest, match="name"):
-            store.rename(WISH, made.key.uid, LONG_TEXT, now=LATER)
-        assert store.find(WISH, made.key.org, "two") == other
+            store.rename(SAMPLE, made.key.uid, LONG_TEXT, now=LATER)
+        assert store.find(SAMPLE, made.key.org, "two") == other
 
     @pytest.mark.parametrize("field", ["org", "name", "owner"])
     @pytest.mark.parametrize("text", [*UNSTORABLE_TEXTS, LONG_TEXT])
@@ -327,12 +337,12 @@ class RecordContract:
     ) -> None:
         with pytest.raises(InvalidRequest, match=field):
             _make_with(store, field, text)
-        assert list(store.list(WISH).items) == []
+        assert list(store.list(SAMPLE).items) == []
 
     def test_a_tag_that_no_index_takes_is_refused(self, store: StateStore) -> None:
         made = make(store, kind=FOUND)
         for text in (LONG_TEXT, LONG_TEXT[:790]):
-            spec = Wish("a bike", tags={"colour": text})
+            spec = SampleSpec("a bike", tags={"colour": text})
             if len(text.encode()) > 2400:
                 with pytest.raises(InvalidRequest, match="colour"):
                     make(store, "two", kind=FOUND, spec=spec)
@@ -348,5 +358,5 @@ def _make_with(store: StateStore, field: str, text: str) -> None:
     make(store, **names)
 
 
-def _second(wanted: Wish, _: Wish) -> Wish:
+def _second(wanted: SampleSpec, _: SampleSpec) -> SampleSpec:
     return wanted

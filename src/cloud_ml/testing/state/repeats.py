@@ -14,9 +14,9 @@ from cloud_ml.testing.state.samples import (
     LATER,
     NOW,
     OTHER,
-    WISH,
+    SAMPLE,
     Progress,
-    Wish,
+    SampleSpec,
     commit,
     event,
     list_messages,
@@ -24,17 +24,21 @@ from cloud_ml.testing.state.samples import (
     once,
 )
 
-Mutation = Callable[[StateStore, Record[Wish, Progress], Once], object]
+Mutation = Callable[[StateStore, Record[SampleSpec, Progress], Once], object]
 MUTATIONS: dict[str, Mutation] = {
     "create": lambda store, _, token: make(store, "two", once=token),
     "change_spec": lambda store, made, token: store.change_spec(
-        WISH, made.key.uid, lambda spec: Wish(spec.text, spec.count + 1), now=LATER, once=token
+        SAMPLE,
+        made.key.uid,
+        lambda spec: SampleSpec(spec.text, spec.count + 1),
+        now=LATER,
+        once=token,
     ),
     "change_spec to the same": lambda store, made, token: store.change_spec(
-        WISH, made.key.uid, lambda spec: spec, now=LATER, once=token
+        SAMPLE, made.key.uid, lambda spec: spec, now=LATER, once=token
     ),
     "request_delete": lambda store, made, token: store.request_delete(
-        WISH, made.key.uid, now=LATER, once=token
+        SAMPLE, made.key.uid, now=LATER, once=token
     ),
     "remember": lambda store, _, token: store.remember(token),
 }
@@ -48,10 +52,16 @@ class RepeatContract:
         now = commit(store, made)
         before = store.revision()
         assert (
-            make(store, "another", idempotency_key="k", spec=Wish("else"), events=[event("again")])
+            make(
+                store,
+                "another",
+                idempotency_key="k",
+                spec=SampleSpec("else"),
+                events=[event("again")],
+            )
             == now
         )
-        assert store.find(WISH, "red", "another") is None
+        assert store.find(SAMPLE, "red", "another") is None
         assert store.revision() == before
         assert list_messages(store, made) == ["made"]
 
@@ -67,13 +77,13 @@ class RepeatContract:
     def test_a_key_is_known_to_have_made_a_record_even_if_that_is_gone(
         self, store: StateStore
     ) -> None:
-        assert not store.has_made(WISH, "red", "k")
+        assert not store.has_made(SAMPLE, "red", "k")
         made = make(store, idempotency_key="k")
-        store.delete(WISH, made.key.uid, fence=None)
-        assert store.has_made(WISH, "red", "k")
-        assert not store.has_made(WISH, "blue", "k")
+        store.delete(SAMPLE, made.key.uid, fence=None)
+        assert store.has_made(SAMPLE, "red", "k")
+        assert not store.has_made(SAMPLE, "blue", "k")
         assert not store.has_made(OTHER, "red", "k")
-        assert not store.has_made(WISH, "red", "\ud800")
+        assert not store.has_made(SAMPLE, "red", "\ud800")
 
     def test_a_refused_create_does_not_use_up_its_key(self, store: StateStore) -> None:
         make(store)
@@ -83,7 +93,7 @@ class RepeatContract:
 
     def test_an_idempotency_key_outlives_its_record(self, store: StateStore) -> None:
         made = make(store, idempotency_key="k")
-        store.delete(WISH, made.key.uid, fence=None)
+        store.delete(SAMPLE, made.key.uid, fence=None)
         store.prune(NOW + timedelta(days=29))
         with pytest.raises(Conflict):
             make(store, idempotency_key="k")

@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wish:
+class SampleSpec:
     text: str
     count: int = 1
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -37,32 +37,32 @@ class Progress:
     since: datetime | None = None
 
 
-WISH: Kind[Wish, Progress] = Kind("wish", Wish, Progress)
-FOUND: Kind[Wish, Progress] = Kind(
+SAMPLE: Kind[SampleSpec, Progress] = Kind("wish", SampleSpec, Progress)
+FOUND: Kind[SampleSpec, Progress] = Kind(
     "found",
-    Wish,
+    SampleSpec,
     Progress,
     spec_tags=lambda spec: {f"{name}={value}" for name, value in spec.tags.items()},
     status_tags=lambda status: [f"note={status.note}"] if status.note else [],
 )
-OTHER: Kind[Wish, Progress] = Kind("other", Wish, Progress)
+OTHER: Kind[SampleSpec, Progress] = Kind("other", SampleSpec, Progress)
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=1)
-Made = Record[Wish, Progress]
+Made = Record[SampleSpec, Progress]
 
 
 def make(
     store: StateStore,
     name: str = "one",
     *,
-    kind: Kind[Wish, Progress] = WISH,
+    kind: Kind[SampleSpec, Progress] = SAMPLE,
     org: str = "red",
     phase: Phase = Phase.WAITING,
     **more: Any,
 ) -> Made:
     arguments: dict[str, Any] = {
         "owner": "ann",
-        "spec": Wish("a bike"),
+        "spec": SampleSpec("a bike"),
         "status": Progress(phase),
         "now": NOW,
     }
@@ -71,7 +71,7 @@ def make(
 
 def commit(store: StateStore, record: Made, phase: Phase = Phase.BUSY, **more: Any) -> Made:
     arguments = {"expected_revision": record.revision, "fence": None, "now": LATER} | more
-    return store.commit_status(WISH, record.key.uid, Progress(phase), **arguments)
+    return store.commit_status(SAMPLE, record.key.uid, Progress(phase), **arguments)
 
 
 def once(token: str = "a token", *, expires_at: datetime = LATER) -> Once:

@@ -22,9 +22,9 @@ from cloud_ml.settings.tracking import TrackingSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.metrics.events import MetricEvents
 from cloud_ml.usecases.metrics.limits import RunLimits
 from cloud_ml.usecases.metrics.params import ReportedParams
-from cloud_ml.usecases.metrics.telling import MetricEvents
 
 _PIECES = 8
 """Pieces of files that one call reads; others wait for their turn."""

@@ -28,9 +28,9 @@ from cloud_ml.settings.metrics import MetricSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.metrics.events import MetricEvents
 from cloud_ml.usecases.metrics.limits import RunLimits
 from cloud_ml.usecases.metrics.parsing import EventSession, NoParser, PointParser, UnreadableFile
-from cloud_ml.usecases.metrics.telling import MetricEvents
 
 logger = logging.getLogger(__name__)
 _PIECES = 8

@@ -8,8 +8,8 @@ from cloud_ml.domain.tracking.runs import LogBatch, TrackingLimits
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.settings.tracking import TrackingSettings
 from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.metrics.events import MetricEvents
 from cloud_ml.usecases.metrics.limits import NO_METRICS
-from cloud_ml.usecases.metrics.telling import MetricEvents
 from cloud_ml.usecases.tracking.checks import check_key
 
 

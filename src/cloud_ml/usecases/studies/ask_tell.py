@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cloud_ml.domain.records import Event, EventType
-from cloud_ml.domain.studies import asking
+from cloud_ml.domain.studies import ask_tell
 from cloud_ml.domain.studies.ranking import values_text
 from cloud_ml.domain.studies.spec import STUDY, StudyRecord, StudyStatus, TrialState, TrialStatus
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.errors import Conflict, StaleRevision, Unavailable
-from cloud_ml.models.asking import (
+from cloud_ml.models.ask_tell import (
     AskedTrial,
     AskTrial,
     ReportTrial,
@@ -133,7 +133,7 @@ class AskTell:
         values = said.values or ([] if said.value is None else [said.value])
 
         def change(record: StudyRecord) -> StudyStatus | None:
-            return asking.told(record, said.number, said.state, values, said.message)
+            return ask_tell.end_trial(record, said.number, said.state, values, said.message)
 
         await self._change(caller, name, change, once)
 
@@ -144,7 +144,7 @@ class AskTell:
         at = int(self._clock().timestamp() * 1000)
 
         def change(record: StudyRecord) -> StudyStatus | None:
-            status = asking.reported(
+            status = ask_tell.report_value(
                 record, said.number, said.step, said.value, at, most=self._most_reports
             )
             return None if status is record.status else status
@@ -179,7 +179,7 @@ class AskTell:
         """
         for _ in range(_TRIES):
             record = self._begin(request)
-            known, why = asking.trial_with(record.status, key), asking.why_none(record)
+            known, why = ask_tell.trial_with(record.status, key), ask_tell.why_none(record)
             if known is not None or why:
                 self._use_up(request, record)
                 shown = None if known is None else shown_trial(record, known)
@@ -190,7 +190,7 @@ class AskTell:
                 if isinstance(chosen_one, _Question):
                     return chosen_one
                 suggestion = chosen_one
-            status = asking.asked(record, key, suggestion.parameters)
+            status = ask_tell.add_trial(record, key, suggestion.parameters)
             failure = suggestion.failure
             events = [Event(self._clock(), "TunerFailed", failure, EventType.WARNING)]
             try:
@@ -203,7 +203,7 @@ class AskTell:
     def _choose(self, record: StudyRecord) -> _Suggestion | _Question:
         """The parameters of the next trial, or what the tuner is to be asked."""
         number = len(record.status.trials)
-        if (named := asking.named_next(record)) is not None:
+        if (named := ask_tell.named_next(record)) is not None:
             return _Suggestion(number, named)
         problem = self._histories.problem(record)
         algorithm = choose_algorithm(record.spec.algorithm, problem)
@@ -231,7 +231,7 @@ class AskTell:
         record = self._studies.find(request.caller.org, request.name)
         if record.delete_requested_at is not None:
             raise Conflict(f"{record.key.name} is being deleted", field="name")
-        asking.check_local(record)
+        ask_tell.check_local(record)
         return record
 
     def _use_up(self, request: _Request, record: StudyRecord) -> None:

@@ -100,7 +100,7 @@ class Echo:
 class Scene:
     def __init__(self, **limits: Any) -> None:
         self.loop, self.transport, self.service = Loop(), Transport(), Echo()
-        from cloud_ml.net.turns import Turns
+        from cloud_ml.net.loop_iteration import LoopIteration
 
         loop: Any = self.loop
         self.clock = Clock(loop)
@@ -109,7 +109,7 @@ class Scene:
             self.service,
             Heads(self.service.understand),
             replace(Limits(), **limits),
-            Turns(loop),
+            LoopIteration(loop),
             self.clock,
         )
         self.connection = made

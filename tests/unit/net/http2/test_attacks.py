@@ -27,7 +27,7 @@ from cloud_ml.net.http2.frames import frame, literal
 from cloud_ml.net.http2.headers import KEPT_BYTES, Blocks
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Limits, Received
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 
 HEAD = [
     (":method", "POST"),
@@ -43,7 +43,7 @@ SMALL |= {"pushed_bytes": 262_144}
 
 
 class Loop:
-    """Turns end when the test says so."""
+    """LoopIteration end when the test says so."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
@@ -153,8 +153,8 @@ class Peer:
             ),
             **(SMALL | limits),
         )
-        turns = Turns(cast("asyncio.AbstractEventLoop", self.loop))
-        self.connection = Http2Connection(self.echo, made, turns)
+        iteration = LoopIteration(cast("asyncio.AbstractEventLoop", self.loop))
+        self.connection = Http2Connection(self.echo, made, iteration)
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.h2.initiate_connection()

@@ -21,7 +21,7 @@ from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.frames import frame, literal
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Limits, Received
-from cloud_ml.net.turns import Turns
+from cloud_ml.net.loop_iteration import LoopIteration
 
 HEAD = b"\x83\x86\x44\x05/echo"
 OPEN = frame(frames.HEADERS, frames.END_HEADERS, 1, HEAD)
@@ -112,7 +112,7 @@ async def world(**limits: Any) -> AsyncIterator[tuple[World, asyncio.StreamWrite
     made: list[World] = []
 
     def connected() -> Http2Connection[bytes]:
-        connection = Http2Connection(service, told, Turns(loop))
+        connection = Http2Connection(service, told, LoopIteration(loop))
         made.append(World(connection, service, budget))
         return connection
 

@@ -10,7 +10,7 @@ import pytest
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from cloud_ml.state.sql.backup import backup
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, Made, make
+from cloud_ml.testing.state.samples import SAMPLE, Made, make
 
 
 def test_a_backup_under_load_restores_what_was_acknowledged(
@@ -34,7 +34,7 @@ def test_a_backup_under_load_restores_what_was_acknowledged(
         finished.set()
         writer.join()
     copy = SqlStateStore.open(f"sqlite:///{tmp_path}/copy.db", create=False)
-    assert [copy.get(WISH, record.key.uid) for record in acknowledged] == acknowledged
+    assert [copy.get(SAMPLE, record.key.uid) for record in acknowledged] == acknowledged
     make(copy, "after")
     copy.close()
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600

@@ -11,7 +11,7 @@ import pytest
 
 from cloud_ml.errors import OutOfSpace, Unavailable
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, Made, Wish, commit, make
+from cloud_ml.testing.state.samples import SAMPLE, Made, SampleSpec, commit, make
 
 
 def tell_writer(store: SqlStateStore, pragma: str) -> None:
@@ -21,7 +21,7 @@ def tell_writer(store: SqlStateStore, pragma: str) -> None:
     connection.close()
 
 
-def fill(store: SqlStateStore, spec: Wish) -> list[Made]:
+def fill(store: SqlStateStore, spec: SampleSpec) -> list[Made]:
     made = []
     with pytest.raises(OutOfSpace):
         for number in range(10_000):
@@ -30,14 +30,14 @@ def fill(store: SqlStateStore, spec: Wish) -> list[Made]:
 
 
 def check_that_reads_go_on(store: SqlStateStore, made: list[Made]) -> None:
-    assert [store.get(WISH, record.key.uid) for record in made] == made
-    assert len(store.list(WISH, limit=1000).items) == min(len(made), 1000)
+    assert [store.get(SAMPLE, record.key.uid) for record in made] == made
+    assert len(store.list(SAMPLE, limit=1000).items) == min(len(made), 1000)
     assert store.revision() == made[-1].revision
 
 
 def test_full_by_a_limit_of_pages(store: SqlStateStore) -> None:
     tell_writer(store, "max_page_count = 60")
-    made = fill(store, Wish("x" * 3000))
+    made = fill(store, SampleSpec("x" * 3000))
     assert made
     check_that_reads_go_on(store, made)
     tell_writer(store, "max_page_count = 1000000")
@@ -62,7 +62,7 @@ def test_a_writer_that_waits_too_long_for_another_process(store: SqlStateStore, 
     with other._database.writer.begin():
         with pytest.raises(Unavailable, match="locked"):
             commit(store, made)
-        assert store.get(WISH, made.key.uid) == made
+        assert store.get(SAMPLE, made.key.uid) == made
     commit(store, made)
     other.close()
 
@@ -89,12 +89,12 @@ def test_a_disk_that_is_really_full_and_then_read_only(small_disk: Path) -> None
     store = SqlStateStore.open(f"sqlite:///{small_disk}/state.db")
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 1_000_000)
-    made = fill(store, Wish("x" * 20_000))
+    made = fill(store, SampleSpec("x" * 20_000))
     check_that_reads_go_on(store, made)
     with pytest.raises(OutOfSpace):
-        make(store, "small but still too much", spec=Wish("x" * 20_000))
+        make(store, "small but still too much", spec=SampleSpec("x" * 20_000))
     ballast.unlink()
-    made.append(make(store, "after", spec=Wish("x" * 20_000)))
+    made.append(make(store, "after", spec=SampleSpec("x" * 20_000)))
     check_that_reads_go_on(store, made)
     store.close()
 

@@ -12,7 +12,7 @@ from cloud_ml.settings.sizes import MIB
 from cloud_ml.state.sql.items import ItemRecords
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.items import PLAN, Plan, Step
-from cloud_ml.testing.state.samples import NOW, Wish
+from cloud_ml.testing.state.samples import NOW, SampleSpec
 
 MANY = 60
 
@@ -29,7 +29,7 @@ def test_few_large_records_do_not_fill_the_memory(
             text = str(number % 10) * (MIB // 10)
             record = store.create(
                 PLAN, org="red", name=f"p{number}", owner="ann",
-                spec=Wish(text if where == "spec" else "a bike"),
+                spec=SampleSpec(text if where == "spec" else "a bike"),
                 status=Plan(steps=(Step(text if where == "items" else "ride"),)), now=NOW,
             )  # fmt: skip
             assert store.get(PLAN, record.key.uid) == record

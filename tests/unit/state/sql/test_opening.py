@@ -14,7 +14,7 @@ import pytest
 from cloud_ml.errors import Conflict, Damaged, InvalidRequest, Unavailable
 from cloud_ml.state.sql.dialects import sqlite
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, make, race
+from cloud_ml.testing.state.samples import SAMPLE, make, race
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_damage_that_appears_later_is_told_when_it_is_met(filled: Path, url: str
     store = SqlStateStore.open(url)
     overwrite(0.2, 600_000)(filled)
     with pytest.raises(Damaged, match=str(filled)):
-        store.list(WISH, limit=1000)
+        store.list(SAMPLE, limit=1000)
     store.close()
 
 
@@ -92,7 +92,7 @@ def test_a_document_that_cannot_be_read_is_damage(store: SqlStateStore, path: Pa
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE records SET spec = '{\"text\": '")
     with pytest.raises(Damaged, match=made.key.uid):
-        store.get(WISH, made.key.uid)
+        store.get(SAMPLE, made.key.uid)
 
 
 def test_a_lost_file_whose_log_is_left_is_damage(
@@ -160,7 +160,7 @@ def test_servers_that_start_together_share_one_database(url: str, path: Path) ->
         make(store, f"n{number}")
     for store in stores:
         assert isinstance(store, SqlStateStore)
-        assert len(store.list(WISH).items) == len(stores)
+        assert len(store.list(SAMPLE).items) == len(stores)
         store.close()
     assert [file.name for file in path.parent.iterdir()] == ["state.db"]
 
@@ -181,7 +181,7 @@ def test_the_pages_of_a_large_database_are_checked_as_they_are_read(
     overwrite(0.2, 600_000)(filled)
     store = SqlStateStore.open(url)
     with pytest.raises(Damaged, match=str(filled)):
-        store.list(WISH, limit=1000)
+        store.list(SAMPLE, limit=1000)
     store.close()
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import sqlite
 
 from cloud_ml.state.sql import changes, events, listing, records
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, Phase
+from cloud_ml.testing.state.samples import SAMPLE, Phase
 
 ORGS = [None, "red"]
 INDEXES = [None, ["Busy"], list(Phase)]
@@ -23,7 +23,7 @@ LIMIT = 20
 def page(
     org: str | None, indexes: list[str] | None, after: int | None
 ) -> tuple[Any, dict[str, Any]]:
-    return listing.query(WISH, org=org, indexes=indexes, after=after, limit=LIMIT)
+    return listing.query(SAMPLE, org=org, indexes=indexes, after=after, limit=LIMIT)
 
 
 QUERIES = {

@@ -10,7 +10,7 @@ from cloud_ml.errors import OutOfSpace, Unavailable
 from cloud_ml.state.sql import connections
 from cloud_ml.state.sql.dialects.base import READERS
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, commit, make
+from cloud_ml.testing.state.samples import SAMPLE, commit, make
 
 
 def test_when_all_connections_are_busy_a_reader_is_told_so(
@@ -22,8 +22,8 @@ def test_when_all_connections_are_busy_a_reader_is_told_so(
         for _ in range(READERS):
             busy.enter_context(store._reading())
         with pytest.raises(Unavailable, match="busy"):
-            store.get(WISH, made.key.uid)
-    assert store.get(WISH, made.key.uid) == made
+            store.get(SAMPLE, made.key.uid)
+    assert store.get(SAMPLE, made.key.uid) == made
 
 
 def test_readers_cannot_write(store: SqlStateStore) -> None:
@@ -40,15 +40,15 @@ def test_whoever_may_read_at_once_waits_for_no_connection(store: SqlStateStore) 
     with ExitStack() as busy:
         for _ in range(READERS):
             busy.enter_context(store._database.reader.connect())
-        assert store.get(WISH, made.key.uid) == made
+        assert store.get(SAMPLE, made.key.uid) == made
         changed = commit(store, made)
-        assert store.get(WISH, made.key.uid) == changed  # no snapshot is held between two reads
+        assert store.get(SAMPLE, made.key.uid) == changed  # no snapshot is held between two reads
 
 
 def test_whoever_may_read_at_once_neither_waits_for_a_lock_nor_writes(store: SqlStateStore) -> None:
     made = make(store)
     assert store.read_here()
-    assert store.get(WISH, made.key.uid) == made
+    assert store.get(SAMPLE, made.key.uid) == made
     with pytest.raises(OutOfSpace, match="readonly"), store._reading() as connection:
         connection.exec_driver_sql("DELETE FROM records")
     with store._reading() as connection:
@@ -62,7 +62,7 @@ def test_a_connection_that_was_lost_is_replaced(store: SqlStateStore, at_once: b
         assert store.read_here()
     with store._reading() as connection:
         connection.invalidate()
-    assert store.get(WISH, made.key.uid) == made
+    assert store.get(SAMPLE, made.key.uid) == made
 
 
 def test_a_connection_is_kept_and_holds_no_snapshot(store: SqlStateStore) -> None:
@@ -72,7 +72,7 @@ def test_a_connection_is_kept_and_holds_no_snapshot(store: SqlStateStore) -> Non
     changed = commit(store, made)
     with store._reading() as kept:
         assert kept is first
-    assert store.get(WISH, made.key.uid) == changed
+    assert store.get(SAMPLE, made.key.uid) == changed
 
 
 def test_a_connection_with_an_error_is_not_lent_again_as_it_is(store: SqlStateStore) -> None:

@@ -14,7 +14,7 @@ from cloud_ml.errors import Conflict, Damaged, InvalidRequest, NotFound
 from cloud_ml.state.epochs import NEXT_EPOCH, epoch_of
 from cloud_ml.state.sql.backup import backup, restore
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, make
+from cloud_ml.testing.state.samples import SAMPLE, make
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ def copy(store: SqlStateStore, url: str, tmp_path: Path) -> Path:
 
 def names(url: str) -> list[str]:
     store = SqlStateStore.open(url, create=False)
-    found = [summary.key.name for summary in store.list(WISH).items]
+    found = [summary.key.name for summary in store.list(SAMPLE).items]
     store.close()
     return found
 

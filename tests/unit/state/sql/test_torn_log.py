@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cloud_ml.errors import Damaged
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, make
+from cloud_ml.testing.state.samples import SAMPLE, make
 
 COMMITS = 30
 
@@ -38,7 +38,7 @@ def kept(folder: Path) -> list[str]:
     """The names of what is there, the oldest first."""
     store = SqlStateStore.open(f"sqlite:///{folder}/state.db", create=False)
     try:
-        return sorted(record.key.name for record in store.list(WISH, limit=1000).items)
+        return sorted(record.key.name for record in store.list(SAMPLE, limit=1000).items)
     finally:
         store.close()
 
@@ -69,7 +69,7 @@ def make_one_more(folder: Path) -> int:
     store = SqlStateStore.open(f"sqlite:///{folder}/state.db", create=False)
     try:
         make(store, "z-after")
-        return len(store.list(WISH, limit=1000).items)
+        return len(store.list(SAMPLE, limit=1000).items)
     finally:
         store.close()
 

@@ -12,9 +12,9 @@ from cloud_ml.errors import Conflict, Damaged
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.verify import verify
 from cloud_ml.testing.state.items import PLAN, Mark, Plan, Step
-from cloud_ml.testing.state.samples import NOW, OTHER, WISH, Wish, commit, event, make
+from cloud_ml.testing.state.samples import NOW, OTHER, SAMPLE, SampleSpec, commit, event, make
 
-KINDS = {kind.name: kind for kind in (WISH, OTHER, PLAN)}
+KINDS = {kind.name: kind for kind in (SAMPLE, OTHER, PLAN)}
 DAMAGES = {
     "INSERT INTO metric_usage VALUES ('red', 7)": "red is counted to keep 7 points",
     "UPDATE counters SET revision = 1": "a record has the number 4, but only 1 were given out",
@@ -40,10 +40,16 @@ def filled(store: SqlStateStore, path: Path) -> Path:
     make(store, "two", kind=OTHER)
     steps = (Step("a"), Step("b", marks=(Mark(1),)))
     store.create(
-        PLAN, org="red", name="plan", owner="ann", spec=Wish(""), status=Plan(steps=steps), now=NOW
+        PLAN,
+        org="red",
+        name="plan",
+        owner="ann",
+        spec=SampleSpec(""),
+        status=Plan(steps=steps),
+        now=NOW,
     )
     gone = make(store, "gone")
-    store.delete(WISH, gone.key.uid, fence=None)
+    store.delete(SAMPLE, gone.key.uid, fence=None)
     return path
 
 

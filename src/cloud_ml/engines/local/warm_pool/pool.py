@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from cloud_ml.engines.gang import Gang
-from cloud_ml.engines.local.config import Zygotes
+from cloud_ml.engines.local.config import WarmPoolLimits
 from cloud_ml.engines.local.warm_pool.interpreter import FOLDER
 from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec, hint
 from cloud_ml.environments.removing import remove
@@ -35,7 +35,7 @@ class InterpreterPool:
     wait. Several gangs of a kind at a time find one interpreter; the others start the ordinary way.
     """
 
-    def __init__(self, limits: Zygotes) -> None:
+    def __init__(self, limits: WarmPoolLimits) -> None:
         self._limits = limits
         self._hints: OrderedDict[str, str] = OrderedDict()
         self._orders: OrderedDict[str, InterpreterSpec] = OrderedDict()

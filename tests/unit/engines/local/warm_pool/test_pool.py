@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.engines.gang import EnvironmentPlan, Gang, GangKey, ProcessPlan, TrainerSource
-from cloud_ml.engines.local.config import Zygotes
+from cloud_ml.engines.local.config import WarmPoolLimits
 from cloud_ml.engines.local.warm_pool import interpreter_spec
 from cloud_ml.engines.local.warm_pool.pool import InterpreterPool
 from cloud_ml.environments.base import Base, Bind, Prepared
@@ -149,7 +149,7 @@ def _expect(
 
 
 def test_what_was_asked_for_last_is_wanted_first() -> None:
-    nursery = InterpreterPool(Zygotes(most=2))
+    nursery = InterpreterPool(WarmPoolLimits(most=2))
     first, second, third = (_expect(nursery, _gang(tenant=tenant)) for tenant in (1, 2, 3))
     assert nursery.wanted([]) == third
     assert nursery.wanted([third.key]) == second
@@ -158,7 +158,7 @@ def test_what_was_asked_for_last_is_wanted_first() -> None:
 
 
 def test_a_gang_gets_one_that_is_ready_and_of_its_kind() -> None:
-    nursery = InterpreterPool(Zygotes(most=2))
+    nursery = InterpreterPool(WarmPoolLimits(most=2))
     gang = _gang()
     key = _expect(nursery, gang).key
     assert nursery.choose(gang, [_Waiting("other"), _Waiting(key, ready=False)]) is None
@@ -170,7 +170,7 @@ def test_a_gang_gets_one_that_is_ready_and_of_its_kind() -> None:
 
 
 def test_none_waits_for_ever() -> None:
-    nursery = InterpreterPool(Zygotes(most=2, idle_s=0.0))
+    nursery = InterpreterPool(WarmPoolLimits(most=2, idle_s=0.0))
     key = _expect(nursery, _gang()).key
     assert nursery.patience([key]) == 0.0
     assert nursery.outdated([_Waiting(key)]) == [_Waiting(key)]
@@ -178,7 +178,7 @@ def test_none_waits_for_ever() -> None:
 
 
 def test_one_that_failed_is_not_tried_again_soon() -> None:
-    nursery = InterpreterPool(Zygotes(most=2))
+    nursery = InterpreterPool(WarmPoolLimits(most=2))
     key = _expect(nursery, _gang()).key
     nursery.failed(key)
     assert _expect(nursery, _gang()).key == key

@@ -1,4 +1,4 @@
-"""Tells others of records that changed. A notice that fails is repeated, and one that hangs
+"""Tells others of records that changed. A handler that fails is repeated, and one that hangs
 holds up no other.
 """
 
@@ -8,18 +8,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-Notice = Callable[[str], Awaitable[None]]
+EventHandler = Callable[[str], Awaitable[None]]
 """Told the uid of a record that changed."""
 
-_Key = tuple[Notice, str]
+_Key = tuple[EventHandler, str]
 logger = logging.getLogger(__name__)
 
 
-class NoticeRunner:
-    """Runs notices, one at a time for each record. Belongs to one event loop.
+class EventHandlerRunner:
+    """Runs handlers, one at a time for each record. Belongs to one event loop.
 
     Args:
-        limit_s: How long the caller waits for a notice. After that the notice goes on in the
+        limit_s: How long the caller waits for a handler. After that the handler goes on in the
             background.
     """
 
@@ -28,11 +28,11 @@ class NoticeRunner:
         self._running: dict[_Key, asyncio.Task[None]] = {}
         self._due: dict[_Key, None] = {}
 
-    async def give(self, notice: Notice, uid: str) -> None:
-        """Tell that a record changed. A notice still running read the older state: another one
+    async def give(self, handler: EventHandler, uid: str) -> None:
+        """Tell that a record changed. A handler still running read the older state: another one
         follows it.
         """
-        key = notice, uid
+        key = handler, uid
         if key in self._running:
             self._due[key] = None
             return
@@ -44,10 +44,10 @@ class NoticeRunner:
             )
 
     async def repeat(self) -> None:
-        """Repeat what failed, and what changed again while its notice ran."""
+        """Repeat what failed, and what changed again while its handler ran."""
         due, self._due = self._due, {}
-        for notice, uid in due:
-            await self.give(notice, uid)
+        for handler, uid in due:
+            await self.give(handler, uid)
 
     def close(self) -> None:
         """Stop what still runs."""
@@ -55,9 +55,9 @@ class NoticeRunner:
             task.cancel()
 
     async def _run(self, key: _Key) -> None:
-        notice, uid = key
+        handler, uid = key
         try:
-            await notice(uid)
+            await handler(uid)
         except Exception:
             logger.warning(
                 "a change cannot be followed; trying again", exc_info=True, extra={"uid": uid}

@@ -10,7 +10,7 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec
-from cloud_ml.models.asking import AskedTrial, AskTrial, ReportTrial, TellTrial, TrialAdvice
+from cloud_ml.models.ask_tell import AskedTrial, AskTrial, ReportTrial, TellTrial, TrialAdvice
 
 router = APIRouter(
     prefix="/api/v1/studies",
@@ -24,14 +24,14 @@ router = APIRouter(
 async def ask(here: Here, call: Signed, name: str) -> Response:
     """The next trial of a local study. The same ``key`` gets the same trial."""
     wish = codec.decode(AskTrial, documents.read_object(call.body))
-    return documents.answer(await here.asking.ask(call.caller, name, wish, call.once))
+    return documents.answer(await here.ask_tell.ask(call.caller, name, wish, call.once))
 
 
 @router.post("/{name}/tell", responses=answers(TellTrial), openapi_extra=body_of(TellTrial))
 async def tell(here: Here, call: Signed, name: str) -> Response:
     """Tell how a trial of a local study has ended. Telling it again changes nothing."""
     said = codec.decode(TellTrial, documents.read_object(call.body))
-    await here.asking.tell(call.caller, name, said, call.once)
+    await here.ask_tell.tell(call.caller, name, said, call.once)
     return documents.answer(said)
 
 
@@ -39,4 +39,4 @@ async def tell(here: Here, call: Signed, name: str) -> Response:
 async def report(here: Here, call: Signed, name: str) -> Response:
     """Report a value of a trial that runs. The answer says whether it should end now."""
     said = codec.decode(ReportTrial, documents.read_object(call.body))
-    return documents.answer(await here.asking.report(call.caller, name, said, call.once))
+    return documents.answer(await here.ask_tell.report(call.caller, name, said, call.once))

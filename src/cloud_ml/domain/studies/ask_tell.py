@@ -71,7 +71,7 @@ def named_next(record: StudyRecord) -> Mapping[str, Any] | None:
     return spec.queued[taken] if taken < len(spec.queued) else None
 
 
-def asked(record: StudyRecord, key: str, parameters: Mapping[str, Any]) -> StudyStatus:
+def add_trial(record: StudyRecord, key: str, parameters: Mapping[str, Any]) -> StudyStatus:
     """The status with one more trial, which runs."""
     status = record.status
     number = len(status.trials)
@@ -80,7 +80,7 @@ def asked(record: StudyRecord, key: str, parameters: Mapping[str, Any]) -> Study
     return replace(status, trials=(*status.trials, trial))
 
 
-def told(
+def end_trial(
     record: StudyRecord, number: int, state: str, values: Sequence[float], message: str
 ) -> StudyStatus | None:
     """The status with the end of a trial; ``None`` if it was told already. ``values`` has one for
@@ -128,7 +128,7 @@ def _checked_values(
     return values
 
 
-def reported(
+def report_value(
     record: StudyRecord, number: int, step: int, value: float, at: int, *, most: int
 ) -> StudyStatus:
     """The status with a value that a trial reported, and with the wish that it ends if it does

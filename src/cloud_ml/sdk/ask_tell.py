@@ -1,4 +1,4 @@
-# Made of aio/asking.py by tools/twins.py: change that one, then run `make format`.
+# Made of aio/ask_tell.py by tools/twins.py: change that one, then run `make format`.
 """Ask and tell: loops of one's own run the trials of a study.
 
 ::
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from cloud_ml.errors import TransportError, TryAgain
 from cloud_ml.models import codec
-from cloud_ml.models.asking import AskedTrial, AskTrial, ReportTrial, TellTrial, TrialAdvice
+from cloud_ml.models.ask_tell import AskedTrial, AskTrial, ReportTrial, TellTrial, TrialAdvice
 from cloud_ml.models.study import STUDIES, Study, Trial
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.messages import Request, json_request, segment

@@ -11,7 +11,7 @@ TURN_UNITS = 500
 """Units of work for what callers send in one turn; see ``WorkShare``."""
 
 
-class Turns:
+class LoopIteration:
     """Calls back what registered during a turn, once, after everything that arrived in it was read.
 
     No timer is involved, so a single caller waits for nobody. ``share`` bounds what is read from
