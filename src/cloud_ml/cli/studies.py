@@ -465,7 +465,7 @@ def keep(session: Session, name: str, kept: str) -> None:
 
 def _send(session: Session, new: NewStudy) -> Study:
     """Submit a study. What is wrong with it is named by its field."""
-    from cloud_ml.cli.jobs.sending import sending
+    from cloud_ml.cli.jobs.sending import sending, with_recipe_of_code
     from cloud_ml.models import codec
     from cloud_ml.models.train_job import TrainJob
 
@@ -480,6 +480,7 @@ def _send(session: Session, new: NewStudy) -> Study:
             allowed="leave it out",
         )
     job = codec.decode(TrainJob, {**new.job, "job_name": new.name}, path="job")
+    job = with_recipe_of_code(job, "job.recipe")
     options = {key: value for key, value in vars(new).items() if key not in _OWN}
     with sending(uri) as progress:
         return session.client.studies.submit(job, trials=new.trials, progress=progress, **options)

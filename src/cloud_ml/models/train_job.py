@@ -141,7 +141,9 @@ class TrainJob:
         check_uris: Refuse ``fds://`` arguments and environment values whose bucket does not exist.
         ps_count: Parameter servers of a job of several tasks.
         worker_count: Its workers. TensorFlow has one ``master`` beside them; for every other recipe
-            this is the number of tasks. ``"2:8"`` starts as many of them as there is room for.
+            this is the number of tasks. Without ``framework`` and ``recipe``, local code that
+            imports PyTorch, JAX, XGBoost or LightGBM, and not TensorFlow, tells the recipe.
+            ``"2:8"`` starts as many of them as there is room for.
         cluster_spec: All roles instead, such as ``{"worker": RoleSpec(count=4)}``, each with its
             own limits and arguments.
         elastic: Roles that have as many tasks as there is room for, such as

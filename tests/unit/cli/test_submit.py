@@ -663,6 +663,43 @@ def test_a_master_that_nobody_asked_for_is_told(run: Run, flags: str, told: bool
     assert ("(or jax, xgboost, lightgbm, cluster), -w 4 makes 4." in result.stderr) is told
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("-w 2", "train.py imports torch: 2 tasks, recipe pytorch; --recipe chooses another"),
+        ("-w 1", "train.py imports torch: 1 task, recipe pytorch; --recipe chooses another"),
+        (
+            "-w 2:8",
+            "train.py imports torch: 2 to 8 tasks, recipe pytorch; --recipe chooses another",
+        ),
+        ("-w 2 --recipe cluster", ""),
+        ("-p 1 -w 2", ""),
+        ("", ""),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_recipe_that_code_tells_is_said(
+    run: Run, api: FakeApi, tmp_path: Path, flags: str, told: str, *, dry_run: bool
+) -> None:
+    (script := tmp_path / "train.py").write_text("import torch")
+    words = (*flags.split(), *(["--dry-run"] if dry_run else []))
+    result = run("jobs", "submit", str(script), "-n", "ddp", *words)
+    assert result.exit_code == 0, result.output
+    assert told in result.stderr.splitlines() if told else "imports torch" not in result.stderr
+    assert "beside" not in result.stderr
+    spec = json.loads(result.stdout) if dry_run else api.jobs["ddp"].spec
+    assert spec.get("recipe") == ("pytorch" if told else flags.partition("--recipe ")[2] or None)
+
+
+def test_code_of_two_frameworks_has_a_master_and_says_so(
+    run: Run, api: FakeApi, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("import torch, tensorflow")
+    result = run("jobs", "submit", str(tmp_path), "-n", "ddp", "-w", "2")
+    assert "ddp has 3 tasks: a master beside the workers, as in TensorFlow" in result.stderr
+    assert api.jobs["ddp"].spec.get("recipe") is None
+
+
 @pytest.mark.parametrize("given", ["spec.json", "@spec.json"])
 def test_a_file_where_roles_are_written_out_is_told_what_to_type(offline: Run, given: str) -> None:
     result = offline("jobs", "submit", "a", "b", URI, "--cluster_spec", given)

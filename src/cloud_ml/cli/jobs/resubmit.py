@@ -14,7 +14,7 @@ from cloud_ml.cli.display.output import echo_document, note, output_option
 from cloud_ml.cli.jobs.dry_run import check_job, describe_package
 from cloud_ml.cli.jobs.options import field_options, given_fields, with_given
 from cloud_ml.cli.jobs.requirement_options import given_requirements, requirement_options
-from cloud_ml.cli.jobs.sending import send
+from cloud_ml.cli.jobs.sending import send, with_recipe_of_code
 from cloud_ml.cli.jobs.submit_arguments import (
     SubmitCommand,
     environment_options,
@@ -94,7 +94,7 @@ def rerun(
         )
     if "job_name" not in given:
         fields["job_name"] = _NUMBERED.sub("", found.name)
-    wanted = codec.decode(TrainJob, fields)
+    wanted = with_recipe_of_code(codec.decode(TrainJob, fields))
     masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
     resubmit_of = found.uid if masks or any(_masked_flags(fields)) else None
     if dry_run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cloud_ml.cli.advice import next_step
@@ -86,6 +87,26 @@ def _notes(job: TrainJob) -> Iterator[str]:
             f"Note: the value of {names[0]} is not shown; better "
             f"{store_as_secret(variable_of(names[0]))}"
         )
+
+
+def with_recipe_of_code(job: TrainJob, option: str = "--recipe") -> TrainJob:
+    """The job with the recipe that its local code tells, which is said; ``option`` overrides it."""
+    if not (job.worker_count or job.worker_spec or job.elastic):
+        return job
+    from cloud_ml.sdk.trainers.code_recipe import recipe_of_code
+
+    if (found := recipe_of_code(job)) is None:
+        return job
+    note(f"{found.reason}: {_count_workers(job)}, recipe {found.recipe}; {option} chooses another")
+    return replace(job, recipe=found.recipe)
+
+
+def _count_workers(job: TrainJob) -> str:
+    spec = job.worker_spec
+    count = job.worker_count or (spec.count or spec.replica_count if spec is not None else None)
+    if count is None or isinstance(count, str):  # such as 2:8
+        return f"{str(count).replace(':', ' to ')} tasks" if count else "no master"
+    return "1 task" if count == 1 else f"{count} tasks"
 
 
 _WITHOUT_MASTER = "--recipe pytorch (or jax, xgboost, lightgbm, cluster)"

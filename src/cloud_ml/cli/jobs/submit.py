@@ -17,7 +17,7 @@ from cloud_ml.cli.jobs.requirement_options import (
     requirement_options,
     unread_requirements,
 )
-from cloud_ml.cli.jobs.sending import send
+from cloud_ml.cli.jobs.sending import send, with_recipe_of_code
 from cloud_ml.cli.jobs.submit_arguments import (
     LaunchCommand,
     environment_options,
@@ -141,6 +141,7 @@ def submit(
     job = codec.decode(TrainJob, with_defaults(fields))
     if unread := unread_requirements(job):
         note(unread)
+    job = with_recipe_of_code(job)
     if dry_run:
         unasked = check_job(session, job)
         describe_package(job.trainer_uri)

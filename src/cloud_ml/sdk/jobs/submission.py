@@ -43,6 +43,10 @@ class JobSubmission:
         """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded
         first.
 
+        A job of several workers that names neither framework nor recipe has the recipe of what such
+        code imports: with PyTorch, ``worker_count=2`` makes two tasks, and no master. The recipe is
+        in ``job.spec`` of what is returned.
+
         ``progress`` is told how far the upload is. ``resubmit_of`` is the name or uid of a job
         whose values the server uses where ``environment`` or ``job_args`` has a mask (``******``),
         as in the description of that job. When this returns, the server has the job on disk. The
@@ -67,7 +71,7 @@ class JobSubmission:
             QuotaExceeded: The quota would not have room for the job even if nothing else ran.
         """
         _validate(train_job)
-        self._check(train_job, resubmit_of)
+        self._check(_with_recipe(train_job), resubmit_of)
 
     def clone_train_job(
         self,
@@ -187,7 +191,7 @@ class JobSubmission:
         from cloud_ml.sdk.trainers.upload import wants_git
 
         wanted = wants_git(job)
-        job = dataclasses.replace(job, git=None)
+        job = dataclasses.replace(_with_recipe(job), git=None)
         bucket = self._check(job, resubmit_of)
         sent = self.storage.send_code(job.trainer_uri, bucket, git=wanted, progress=progress)
         return dataclasses.replace(job, trainer_uri=sent.uri, git=sent.git)
@@ -202,6 +206,16 @@ class JobSubmission:
             job = dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new")
         self._jobs.check(job, resubmit_of=resubmit_of)
         return bucket
+
+
+def _with_recipe(job: TrainJob) -> TrainJob:
+    """The job with the recipe that its local code tells; see ``recipe_of_code``."""
+    if not (job.worker_count or job.worker_spec or job.elastic):
+        return job
+    from cloud_ml.sdk.clock import in_thread
+    from cloud_ml.sdk.trainers.code_recipe import with_recipe_of_code
+
+    return in_thread(lambda: with_recipe_of_code(job))
 
 
 def _validate(train_job: TrainJob) -> None:

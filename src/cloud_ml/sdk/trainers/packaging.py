@@ -129,6 +129,26 @@ def pack_source(source: Path, *, size_limit_bytes: int = SIZE_LIMIT_BYTES) -> It
     yield Package(source.name, body)
 
 
+def list_files(source: Path) -> list[tuple[str, Path]]:
+    """Names and paths of the files that ``pack_source`` would read of a folder or a script; none of
+    an archive.
+
+    Raises:
+        InvalidRequest: Something cannot be packed.
+        TooLarge: It is too big.
+    """
+    if source.is_dir():
+        root = source.resolve()
+        members = _members(root, SIZE_LIMIT_BYTES, _FolderRules(root))
+    elif source.name.endswith(".py"):
+        script = source.absolute()
+        rules = _FolderRules(script.parent)
+        members = _script_members(script, companions(script), SIZE_LIMIT_BYTES, rules)
+    else:
+        members = []
+    return [(one.name, one.path) for one in members if not one.folder and one.link is None]
+
+
 def refuse_notebook(notebook: Path) -> InvalidRequest:
     """The error for a notebook, with the way out."""
     script = notebook.with_suffix(".py")

@@ -54,17 +54,24 @@ def _is_code(place: Path) -> bool:
 
 
 def _list_imports(file: Path) -> set[str]:
-    """Names of the modules that a file imports, without what follows a dot; none of a file that
-    cannot be read.
+    """Names of the modules that a file imports; none of a file that cannot be read."""
+    try:
+        text = b"" if file.stat().st_size > _MOST_BYTES else file.read_bytes()
+    except OSError:
+        return set()
+    return list_imports(text) or set()
+
+
+def list_imports(text: bytes) -> set[str] | None:
+    """Names of the modules that a source imports anywhere, without what follows a dot; ``None`` of
+    one that this Python cannot parse.
     """
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            return set()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
