@@ -41,6 +41,10 @@ def test_the_example_of_the_page_goes_on_from_its_checkpoint(
     longer, log = run("longer", example[1], restore_from="halving-again")
     assert longer.succeeded, log
     assert "starts at step 30" in log
+    (given,) = [
+        one.message for one in client.train_job_events("longer") if one.reason == "RestoreFrom"
+    ]
+    assert given.startswith(f"to go on from {found[-1].uri} (step 30), your code loads the path")
     source = "from cloud_ml import job\nprint('goes on at', job.latest().step)"
     _, log = run("with-step", source, restore_from="halving-again")
     assert "goes on at 30" in log

@@ -110,6 +110,7 @@ class FakeApi:
         self.series: list[MetricSeries] = []
         self.summaries: list[SummaryTag] = []
         self.checkpoints: list[JobCheckpoint] = []
+        self.events: list[JobEvent] = []
         self.points: list[MetricPoint] = []
         self.asked_points: dict[str, str] = {}
         self.asked_runs: dict[str, str] = {}
@@ -173,7 +174,7 @@ class FakeApi:
             event = JobEvent(
                 id=1, at=START, type="Normal", reason="Submitted", message="submitted by admin"
             )
-            return json_reply(codec.encode(JobEvents(items=[event])))
+            return json_reply(codec.encode(JobEvents(items=[event, *self.events])))
         if verb == "checkpoints":
             return json_reply(codec.encode(JobCheckpoints(uri="", items=self.checkpoints)))
         if verb == "tasks":

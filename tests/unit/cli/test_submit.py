@@ -12,7 +12,7 @@ import pytest
 
 from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.jobs.submit_arguments import read_pairs, with_words
-from cloud_ml.models.job import Job
+from cloud_ml.models.job import Job, JobEvent
 from cloud_ml.sdk import transport
 from cloud_ml.sdk.retries import RetryPolicy
 from support.fake_api import FakeApi
@@ -689,6 +689,25 @@ def test_the_recipe_that_code_tells_is_said(
     assert "beside" not in result.stderr
     spec = json.loads(result.stdout) if dry_run else api.jobs["ddp"].spec
     assert spec.get("recipe") == ("pytorch" if told else flags.partition("--recipe ")[2] or None)
+
+
+@pytest.mark.parametrize(
+    "flags", ["--restore-from halving", "--checkpoint-path fds://cloudml/kept"]
+)
+def test_what_a_job_goes_on_from_is_said(
+    run: Run, api: FakeApi, server: FakeServer, flags: str
+) -> None:
+    told = "to go on from fds://b/step-30.pt (step 30), your code loads the path in …"
+    api.events = [
+        JobEvent(id=2, at=datetime(2026, 1, 1, tzinfo=UTC), type="Normal", reason="RestoreFrom",
+                 message=told),
+    ]  # fmt: skip
+    result = run("jobs", "submit", "longer", "train", URI, *flags.split())
+    assert told.replace("to", "To", 1) in result.stderr.splitlines()
+    assert f"Restore from: {told}" in " ".join(run("jobs", "describe", "longer").stdout.split())
+    server.seen.clear()
+    run("jobs", "submit", "anew", "train", URI)
+    assert [one.path for one in server.seen] == ["/api/v1/jobs"]
 
 
 def test_code_of_two_frameworks_has_a_master_and_says_so(

@@ -166,6 +166,41 @@ async def test_a_job_goes_on_from_another_one(served: Served, job: TrainJobRecor
         assert refused.value.field == "restore_from"
 
 
+async def test_an_event_tells_what_a_new_job_goes_on_from(
+    served: Served, job: TrainJobRecord
+) -> None:
+    """A script that loads a file in its own folder began anew, and nothing said so."""
+    put(served, job, "a")
+    put(served, job, "sub/b-7")
+    note(served, job, ("sub/b-7", 70, 10), ("a", 30, 20))
+    folder = f"fds://cloudml/.checkpoints/linear-{job.key.uid}"
+    served.platform.objects.put("cloudml", "kept/w-5", b"12345")
+    told = "your code loads the path in CLOUDML_RESTORE_FROM"
+
+    def events(name: str, **fields: Any) -> list[str]:
+        wanted = TrainJob(name, "trainer.task", TRAINER, **fields)
+        made = served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+        found = served.platform.store.events(made.key.uid)
+        return [one.message for one in found if one.reason == "RestoreFrom"]
+
+    for number, (asked, given) in enumerate(
+        [
+            ("linear", f"{folder}/a (step 30)"),
+            (folder, f"{folder}/a (step 30)"),
+            (f"{folder}/sub/b-7", f"{folder}/sub/b-7 (step 70)"),
+            ("fds://cloudml/kept/w-5", "fds://cloudml/kept/w-5 (step 5)"),
+            ("fds://cloudml/kept/", "fds://cloudml/kept"),
+        ]
+    ):
+        assert events(f"next-{number}", restore_from=asked) == [f"to go on from {given}, {told}"]
+    assert events("anew") == []
+    assert events("empty", checkpoint={"path": "fds://cloudml/kept"}) == []
+    saved = json.dumps({"path": "w-5", "step": 50, "time": 10})
+    served.platform.objects.put("cloudml", "kept/.saved.jsonl", saved.encode())
+    (said,) = events("chosen", checkpoint={"path": "fds://cloudml/kept"})
+    assert said == f"to go on from fds://cloudml/kept/w-5 (step 50), {told}"
+
+
 async def test_a_checkpoint_that_is_yet_to_come_is_taken_on_request(served: Served) -> None:
     uri = "fds://cloudml/soon.pt"
     wanted = TrainJob("early", "trainer.task", TRAINER, restore_from=uri, check_uris=False)

@@ -25,7 +25,7 @@ from cloud_ml.cli.display.output import (
     without_secrets,
 )
 from cloud_ml.cli.jobs import task_table
-from cloud_ml.cli.jobs.recovery_facts import recovery_facts
+from cloud_ml.cli.jobs.recovery_facts import find_checkpoint_given, recovery_facts
 from cloud_ml.cli.jobs.timeline import Span, spans, timeline
 from cloud_ml.cli.session import Session, pass_session
 
@@ -58,13 +58,15 @@ def describe(session: Session, name: str, output: str | None) -> None:
     now = datetime.now(UTC)
     known = facts(job, tasks, now)
     known |= _metrics_of(session.client, job)
+    events = session.client.train_job_events(job.uid)
+    known["Restore from"] = find_checkpoint_given(events)
     echo_facts(known, painted="State")
     _show_tasks(job, tasks)
     if found := spans(job, tasks.stages if tasks else {}, now):
         _show_timeline(found, job)
     if job.finished:
         _show_outputs(session.client, job)
-    _show_events(session.client.train_job_events(job.uid), now)
+    _show_events(events, now)
     if spec := {
         field: value for field, value in without_secrets(job.spec).items() if _is_told(field, value)
     }:

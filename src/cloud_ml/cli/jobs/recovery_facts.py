@@ -1,13 +1,22 @@
-"""What the failures of a job have cost, as ``jobs describe`` says it."""
+"""What a job goes on from and what its failures have cost, as ``jobs describe`` says it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cloud_ml.cli.display import figures
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import JobRecoveries
+    from cloud_ml.models.job import JobEvent, JobRecoveries
+
+
+_GIVEN = "RestoreFrom"
+
+
+def find_checkpoint_given(events: Iterable[JobEvent]) -> str:
+    """The checkpoint that a new job finds to go on from, and how; empty if there is none."""
+    return next((event.message for event in events if event.reason == _GIVEN), "")
 
 
 def recovery_facts(recoveries: JobRecoveries | None) -> dict[str, str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.display.output import echo, echo_as, note, without_secrets
 from cloud_ml.cli.display.progress import bar, spinner
+from cloud_ml.cli.jobs.recovery_facts import find_checkpoint_given
 from cloud_ml.cli.session import Session
-from cloud_ml.errors import AlreadyExists
+from cloud_ml.errors import AlreadyExists, RequestError, TransportError
 from cloud_ml.models.local_paths import local_path
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def send(
 def tell_submitted(
     handle: JobHandle, notes: Iterable[str], *, watch: bool, output: str | None
 ) -> int:
-    """Say that a job is submitted, and follow it if that is asked for; returns the exit code."""
+    """Say that a job is submitted, and from what it may go on, and follow it if that is asked for;
+    returns the exit code.
+    """
     from cloud_ml.models import codec
 
     document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
@@ -59,13 +62,25 @@ def tell_submitted(
                 if handle.phase == "Saved"
                 else f"Follow it: cloudml jobs logs {handle.name} -f"
             )
-        for said in notes:
+        for said in (*_checkpoints_given(handle), *notes):
             note(said)
     if not watch or handle.phase == "Saved":
         return 0
     from cloud_ml.cli.display.watching import watch as follow
 
     return follow(handle)
+
+
+def _checkpoints_given(handle: JobHandle) -> list[str]:
+    """What a job finds to go on from, as the server says it; nothing if that cannot be asked."""
+    spec = handle.job.spec
+    if not spec.get("restore_from") and not (spec.get("checkpoint") or {}).get("path"):
+        return []
+    try:
+        found = find_checkpoint_given(handle.events())
+    except (RequestError, TransportError):  # the job is submitted all the same
+        return []
+    return [found[0].upper() + found[1:]] if found else []
 
 
 def _notes(job: TrainJob) -> Iterator[str]:

@@ -68,6 +68,16 @@ def split_key(key: str) -> tuple[str, str]:
     return (folder.rpartition("-")[2], path.strip("/")) if top == FOLDER else ("", "")
 
 
+def split_folder(key: str) -> tuple[str, str]:
+    """The folder with notes that an object is in, and its path there: that of a job, or any other."""
+    top, _, rest = key.partition("/")
+    if top == FOLDER:
+        job, _, path = rest.partition("/")
+        return f"{FOLDER}/{job}", path.strip("/")
+    folder, _, name = key.rstrip("/").rpartition("/")
+    return folder, name
+
+
 def is_referred(path: str, referred: Iterable[str]) -> bool:
     """Whether one of the paths ``referred`` is that of a checkpoint, or of a part of it, or of a
     folder with it.

@@ -6,7 +6,8 @@ from cloud_ml.domain.observed import ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.models import common
 
-_LONGEST_PATH = 200
+_LONGEST_PATH, _LONGEST_URI = 200, 1000
+VARIABLE = "CLOUDML_RESTORE_FROM"
 
 
 def task_restart(task: ObservedProcess, attempt: int) -> str:
@@ -29,6 +30,13 @@ def attempt_end(gang: ObservedGang, ran_s: float | None) -> str:
     if gang.checkpoint is not None:
         told.append(f"its newest checkpoint is {_checkpoint(gang.checkpoint)}")
     return "; ".join(told)
+
+
+def checkpoint_given(uri: str, step: int | None) -> str:
+    """What a job that begins finds to go on from. Whether its code does so is not known."""
+    name = "".join(one if one.isprintable() else "?" for one in uri[:_LONGEST_URI])
+    told = name if step is None else f"{name} (step {step})"
+    return f"to go on from {told}, your code loads the path in {VARIABLE}"
 
 
 def span(seconds: float) -> str:

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     RESTART_REQUESTED = "RestartRequested"
     CANCEL_REQUESTED = "CancelRequested"
     DELETE_REQUESTED = "DeleteRequested"
+    RESTORE_FROM = "RestoreFrom"
     FIELD_IGNORED = "FieldIgnored"
     ENVIRONMENT_NOTICE = "EnvironmentNotice"
     UNKNOWN_BUCKET = "UnknownBucket"

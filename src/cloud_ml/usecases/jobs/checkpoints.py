@@ -115,6 +115,17 @@ class Checkpoints:
         there = self._is_there(bucket, key, self._monotonic() + _LOOK_S)
         return f"fds://{bucket}/{key}" if there else ""
 
+    def step_at(self, org: str, uri: str) -> int | None:
+        """The step of the checkpoint at a URI, as its job has noted it or as its name says it;
+        ``None`` if neither does.
+        """
+        bucket, key = split_uri(uri)
+        if not self._storage.owns(org, bucket):
+            return None
+        folder, path = rules.split_folder(key)
+        noted = (one.step for one in self._read_noted(bucket, folder) if one.path == path)
+        return next(noted, rules.step_of(path))
+
     def superseded(self, job: TrainJobRecord) -> list[NotedCheckpoint]:
         """The checkpoints that a job has reported and need not keep: those behind the newest that
         are there, the oldest first. Without those that somebody refers to, or that hold a newer

@@ -11,7 +11,8 @@ from cloud_ml.domain.jobs.restarts import check_memory_growth
 from cloud_ml.domain.quotas import QuotaOf
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.workloads.checkpoints import FOLDER
-from cloud_ml.domain.workloads.spec import change_workload
+from cloud_ml.domain.workloads.failover_sentences import checkpoint_given
+from cloud_ml.domain.workloads.spec import WorkloadSpec, change_workload
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import split_uri
@@ -179,6 +180,16 @@ class SubmissionChecks:
             why = "those of {} were removed by its study" if removed else "{} has saved none"
             raise no_checkpoint(asked, why.format(asked[:63]))
         return items[-1].uri
+
+    def checkpoint_given(self, org: str, workload: WorkloadSpec) -> str:
+        """What there is for a new job to go on from, as a sentence; empty if nothing is. In a folder
+        that it has chosen, that is the newest checkpoint of earlier jobs.
+        """
+        uri, chosen = workload.restore_from, workload.checkpoint_folder
+        if not uri and chosen:
+            newest = self._checkpoints.at(org, chosen)
+            uri = newest if newest.strip("/") != chosen.strip("/") else ""
+        return checkpoint_given(uri, self._checkpoints.step_at(org, uri)) if uri else ""
 
     def _check_bucket(self, org: str, field: str, value: str, bucket: str) -> None:
         """Refuse the value of a field that names a bucket which the organisation does not have."""

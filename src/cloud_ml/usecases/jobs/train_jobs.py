@@ -160,16 +160,18 @@ class TrainJobs(JobLifecycle):
         now = self._clock()
         saved = admitted.spec.workload.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED
-        first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
-        warnings = [
+        events = [Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")]
+        if given := self._checks.checkpoint_given(caller.org, admitted.spec.workload):
+            events.append(Event(now, Reason.RESTORE_FROM, given))
+        events += [
             Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING)
             for n in (*notes, *admitted.notes)
         ]
-        warnings += masking_events(job.environment, now, job.job_args, commands_of(job))
+        events += masking_events(job.environment, now, job.job_args, commands_of(job))
         if unknown is not None:
-            warnings.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
+            events.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
         if job.tensorboard_logdir and parent is None:
-            warnings += self._shared_logdir(caller.org, job.tensorboard_logdir, now)
+            events += self._shared_logdir(caller.org, job.tensorboard_logdir, now)
         try:
             record = self._store.create(
                 TRAIN_JOB,
@@ -183,7 +185,7 @@ class TrainJobs(JobLifecycle):
                     queued_at=None if saved else now,
                 ),
                 now=now,
-                events=[first, *warnings],
+                events=events,
                 idempotency_key=idempotency_key,
                 once=once,
                 parent=parent,
