@@ -121,6 +121,7 @@ def _executor(
     checkpoints: Checkpoints[W] | None = None,
     before_end: Callable[[Record[W, WorkloadStatus]], Awaitable[bool]] | None = None,
     variables: AttemptVariables | None = None,
+    offline: bool = False,
 ) -> Executor[W]:
     platform = parts.platform
     return Executor(
@@ -137,6 +138,7 @@ def _executor(
         secrets=platform.secrets,
         before_end=before_end,
         variables=variables,
+        offline=offline,
     )
 
 
@@ -287,7 +289,7 @@ def _tensorboards(parts: Parts, scheduler: Scheduler) -> TensorBoardController:
         store=platform.store,
         engine=parts.engine,
         endpoints=parts.engine,
-        executor=_executor(parts, package, TENSORBOARD),
+        executor=_executor(parts, package, TENSORBOARD, offline=True),
         rules=parts.rules,
         clock=system_clock,
         offload=platform.offload,

@@ -71,7 +71,7 @@ class Executor(Generic[W]):
     """Every action is idempotent and carries the attempt it belongs to.
 
     ``before_end`` is awaited before the outputs of a workload are stored, again and again until it
-    returns true.
+    returns true. What is ``offline`` runs without a network, as ``Gang`` says.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class Executor(Generic[W]):
         secrets: Secrets | None = None,
         before_end: Callable[[Record[W, WorkloadStatus]], Awaitable[bool]] | None = None,
         variables: AttemptVariables | None = None,
+        offline: bool = False,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -104,6 +105,7 @@ class Executor(Generic[W]):
         self._secrets = secrets
         self._before_end = before_end
         self._variables = variables
+        self._offline = offline
 
     async def collect_outputs(self, job: Record[W, WorkloadStatus]) -> CollectedOutputs | None:
         """Store what a job left, before its end is committed; ``None`` while that goes on: look
@@ -251,7 +253,12 @@ class Executor(Generic[W]):
         )
         workload = in_force(job.spec.workload, job.status)
         planned = self._recipes[workload.recipe].plan(workload, context)
-        planned = replace(planned, secrets=secrets, elastic=job.spec.workload.is_elastic)
+        planned = replace(
+            planned,
+            secrets=secrets,
+            elastic=job.spec.workload.is_elastic,
+            offline=self._offline,
+        )
         planned = planned.with_used_restarts(job.status.task_restarts_used)
         return self._with_variables(planned)
 

@@ -13,6 +13,9 @@ from cloud_ml.domain.workloads.gangs import NO_RESTARTS, TaskRestarts
 from cloud_ml.domain.workloads.hangs import IDLE_CORES
 from cloud_ml.domain.workloads.reasons import Reason
 
+OWN_LOOPBACK = "CLOUDML_OWN_LOOPBACK"
+"""Set where no other process reaches what listens on the loopback."""
+
 
 @dataclass(frozen=True)
 class GangKey:
@@ -174,6 +177,10 @@ class Gang:
     ``network`` is ``host`` (the machine's), ``tenant`` (the organisation's own) or ``none``. With
     ``none``, processes that look for each other share a network that leads nowhere.
 
+    One that is ``offline`` needs no network but to be staged. Where the engine can, each of its
+    processes has a loopback that no other process shares, and nothing else. It then finds the
+    variable ``OWN_LOOPBACK``, and may listen there.
+
     ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
     with the same limits; the latter after a good end, which for a gang that ``serves`` is to be
     stopped. It then has the time that the stop grants, once more. ``wall_time_s`` bounds the time
@@ -249,6 +256,7 @@ class Gang:
     idle_cores: float = IDLE_CORES
     log_texts: tuple[str, ...] = ()
     log_patterns: tuple[str, ...] = ()
+    offline: bool = False
 
     @cached_property
     def tasks(self) -> tuple[ProcessPlan, ...]:

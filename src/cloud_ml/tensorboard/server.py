@@ -5,6 +5,7 @@ TensorBoard is not changed: it takes a class of servers as an argument.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,6 +16,8 @@ from werkzeug import serving
 
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+_OWN_LOOPBACK = "CLOUDML_OWN_LOOPBACK"
+"""Set where no other process reaches the loopback: ``engines.gang`` has it, too."""
 
 
 def serve(log_folder: Path, socket_name: str) -> None:
@@ -24,8 +27,15 @@ def serve(log_folder: Path, socket_name: str) -> None:
         return UnixSocketServer(app, socket_name)
 
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=server)
-    board.configure(argv=["tensorboard", f"--logdir={log_folder}", "--load_fast=auto"])
+    board.configure(argv=["tensorboard", f"--logdir={log_folder}", f"--load_fast={_load_fast()}"])
     sys.exit(board.main())
+
+
+def _load_fast() -> str:
+    """TensorBoard's fast data server answers anybody on a port of the loopback, and can listen on
+    nothing else. Where others share the loopback, TensorBoard reads the files itself.
+    """
+    return "auto" if os.environ.get(_OWN_LOOPBACK) else "false"
 
 
 class UnixSocketServer(program.TensorBoardServer):  # type: ignore[misc] # there are no types of it

@@ -10,7 +10,7 @@ from pathlib import Path
 from cloud_ml.domain.observed import UnsavedFiles
 from cloud_ml.domain.workloads.progress import Progress
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.gang import ProcessPlan
+from cloud_ml.engines.gang import OWN_LOOPBACK, ProcessPlan
 from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk.project_ids import ProjectLimit
@@ -390,7 +390,15 @@ class Stage:
     @property
     def task_network(self) -> tuple[int, str] | None:
         """Where the network of its tasks is mounted; ``None`` if each has the machine's, or none."""
+        if self._gang.offline:
+            return None
         return self._gang_network.place if self._gang_network else self.own_network
+
+    @property
+    def _has_network(self) -> bool:
+        """Whether processes share a network with others."""
+        is_online = self._gang.network != NONE and not self._gang.offline
+        return is_online or self._gang_network is not None
 
     @property
     def _shares_a_network(self) -> bool:
@@ -482,6 +490,8 @@ class Stage:
             launch.GANG: str(self._gang.key),
             stop_notice.VARIABLE: f"{temporary}/{stop_notice.NAME}",
             task_reports.VARIABLE: f"{temporary}/{task_reports.NAME}",
+            # Only bubblewrap gives a process a network namespace of its own.
+            **({OWN_LOOPBACK: "1"} if inside and self._gang.offline else {}),
             **prepared.environment,
         }
         return Staged(
@@ -525,7 +535,7 @@ class Stage:
             writable=[(show(source), target) for source, target in writable],
             folder=self._folder,
             hostname=self._gang.labels.get("job", "job"),
-            network=self._gang.network != NONE or self._gang_network is not None,
+            network=self._has_network,
             own_network=self.task_network,
             etc=self._etc,
             optional=frozenset(bound.target for bound in self._gang.folders),

@@ -45,7 +45,7 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Interpre
 
     Libraries read variables when they are imported, and nobody knows which: a job that brings
     variables of its own starts the ordinary way, as does one whose prepare command may change what
-    there is to import, or that gets secrets.
+    there is to import, that gets secrets, or that is to have no network.
 
     Args:
         gang: Who asks.
@@ -59,6 +59,7 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Interpre
         or gang.has_tasks
         or gang.prepare_command
         or gang.secrets
+        or gang.offline
     ):
         return None
     plan = gang.processes[0]
