@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import json
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -265,6 +266,22 @@ def test_trials_that_run_keep_others_away() -> None:
     assert all(right - left > 1e-4 for left, right in itertools.pairwise(asked))
 
 
+def test_a_value_that_noise_made_good_draws_no_search() -> None:
+    space = {"x": {"min": 0.0, "max": 1.0}, "y": {"min": 0.0, "max": 1.0}}
+    near = 0
+    for seed in range(4):
+        luck, trials = random.Random(seed), []
+        for _ in range(40):
+            at = {"x": luck.random(), "y": luck.random()}
+            cost = (at["x"] - 0.5) ** 2 + (at["y"] - 0.5) ** 2 + luck.gauss(0, 0.05)
+            trials.append(Observation(parameters=at, outcome=Outcome.DONE, cost=cost))
+        lucky = {"x": 0.95, "y": 0.9}
+        trials.append(Observation(parameters=lucky, outcome=Outcome.DONE, cost=-0.4))
+        found = gp.suggest(_problem(space, trials, seed))
+        near += math.dist([float(found["x"]), float(found["y"])], [0.5, 0.5]) < 0.2
+    assert near >= 3
+
+
 def test_values_of_a_users_own_are_understood() -> None:
     trials = [
         Observation(parameters={"x": -5.0, "o": "none"}, outcome=Outcome.DONE, cost=float(n))
@@ -282,12 +299,13 @@ def test_the_sequence_is_that_of_sobol() -> None:
         assert sorted(np.floor(ours[:, axis] * 256)) == list(range(256))
 
 
-def test_the_gradient_of_the_improvement_is_right() -> None:
+@pytest.mark.parametrize("noise", [-2.0, -9.0])
+def test_the_gradient_of_the_improvement_is_right(noise: float) -> None:
     luck = np.random.default_rng(0)
     rows, costs = luck.random((20, 3)), luck.standard_normal(20)
     unordered = np.array([False, False, True])
     rows[:, 2] = np.floor(rows[:, 2] * 3)
-    model = GaussianProcess(rows, costs, unordered, Shape((2.0, 3.0, 0.0), 0.1, -4.0))
+    model = GaussianProcess(rows, costs, unordered, Shape((2.0, 3.0, 0.0), 0.1, noise))
     point = np.array([0.35, 0.6, 1.0])
     _, slope = model.improvement_and_slope(point[None, :], -1.5)
 

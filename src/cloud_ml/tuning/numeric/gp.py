@@ -49,15 +49,16 @@ class _Search:
         kept = _informative_trials(costs)
         rows, known = rows[kept], costs[kept]
         costs = warp(known)
-        order = np.argsort(costs, kind="stable")
-        self._leaders = rows[order[:4]]
-        rows = axes.fill_gaps(rows)
+        with_gaps, rows = rows, axes.fill_gaps(rows)
         self._shape = fit_shape(rows, known, axes.unordered)
         running = axes.fill_gaps(axes.rows(problem.of(Outcome.RUNNING)))
         liars = np.zeros(len(running))  # the mean: a trial that runs draws no other one near it
         self._rows, self._costs = np.concatenate([rows, running]), np.concatenate([costs, liars])
         self._model = self._model_of(self._shape)
-        self._best = float(costs.min())
+        self._ended = len(costs)
+        order = np.argsort(self._values(), kind="stable")
+        self._leaders = with_gaps[order[:4]]
+        self._best = float(self._values().min())
         self._doubts = problem.number % 2 == 1
 
     def best_first(self) -> Iterator[Parameters]:
@@ -77,6 +78,10 @@ class _Search:
     def _model_of(self, shape: Shape) -> GaussianProcess:
         return GaussianProcess(self._rows, self._costs, self._axes.unordered, shape)
 
+    def _values(self) -> Array:
+        """What the model expects at the trials that have ended."""
+        return self._model.values[: self._ended]
+
     def _improvement(self, candidates: Array) -> Array:
         """What is expected of candidates. Where that is next to nothing, each second trial doubts
         the lengths that were fitted, and shortens them: else the model would ask for the same
@@ -87,6 +92,7 @@ class _Search:
             if values.max() > _HARDLY_ANY:
                 break
             self._model = self._model_of(self._shape.with_shorter_lengths(doubt))
+            self._best = float(self._values().min())
             values = self._value(candidates)
         return values
 

@@ -21,6 +21,10 @@ from cloud_ml.tuning.numeric.warping import warp
 
 _ROOT5 = math.sqrt(5)
 _LEAST_NOISE, _LEAST_VARIANCE = 1e-6, 1e-12
+_NOISY = 0.01
+"""From this share of the variance of costs on, what was fitted is noise. Below it stands what the prior
+says of few trials without noise, too.
+"""
 _SCALE_PRIOR = (0.0, 1.0)
 _NOISE_PRIOR = (-6.0, 2.0)
 _LENGTH_SPREAD = 2 * math.sqrt(3)
@@ -73,6 +77,9 @@ class GaussianProcess:
         costs: What they cost.
         unordered: The columns whose values only differ or not.
         shape: See ``fit_shape``.
+
+    Attributes:
+        values: What is expected at the rows; the costs themselves where there is no noise.
     """
 
     def __init__(self, rows: Array, costs: Array, unordered: Flags, shape: Shape) -> None:
@@ -82,19 +89,26 @@ class GaussianProcess:
         self._distances = Distances(rows, weights, unordered)
         self._scale = math.exp(shape.scale)
         covariance = self._scale * matern(self._distances.squares(rows))
-        covariance[np.diag_indices_from(covariance)] += math.exp(shape.noise) + _LEAST_NOISE
+        self._noise = math.exp(shape.noise) + _LEAST_NOISE
+        covariance[np.diag_indices_from(covariance)] += self._noise
         self._lower = cholesky(covariance, lower=True, check_finite=False)
         self._factors = cho_solve((self._lower, True), costs, check_finite=False)
+        self._noisy = self._noise > _NOISY
+        # What is expected at the trials. Of values with noise the least is mostly luck.
+        self.values: Array = costs - self._noise * self._factors if self._noisy else costs
         few = len(rows) <= _MOST_INVERTED
         self._inverse: Array | None = dtrtri(self._lower, lower=1)[0] if few else None
 
     def improvement(self, rows: Array, best: float) -> Array:
-        """The logarithm of the expected improvement on ``best`` (S. Ament et al., 2023)."""
+        """The logarithm of the expected improvement on ``best`` (S. Ament et al., 2023); with noise
+        of the augmented one (D. Huang et al., 2006).
+        """
         kernel = self._scale * matern(self._distances.squares(rows))
         mean = kernel @ self._factors
         solved = self._solve_triangle(kernel.T)
         deviation = self._deviation(solved)
-        return log_h((best - mean) / deviation) + np.log(deviation)
+        found = log_h((best - mean) / deviation) + np.log(deviation)
+        return found + self._news_and_slope(deviation)[0] if self._noisy else found
 
     def improvement_and_slope(self, rows: Array, best: float) -> tuple[Array, Array]:
         """The same, and its gradient by the ordered columns; 0 for the others."""
@@ -110,8 +124,20 @@ class GaussianProcess:
         whole = log_h(z)
         down = np.exp(log_ndtr(z) - whole) / deviation
         up = np.exp(-0.5 * z * z - _LOG_ROOT_2PI - whole) / deviation
-        gradient = up[:, None] * by_deviation - down[:, None] * by_mean
-        return whole + np.log(deviation), gradient
+        whole += np.log(deviation)
+        if self._noisy:
+            news, more = self._news_and_slope(deviation)
+            whole, up = whole + news, up + more
+        return whole, up[:, None] * by_deviation - down[:, None] * by_mean
+
+    def _news_and_slope(self, deviation: Array) -> tuple[Array, Array]:
+        """The logarithm of the share of a deviation that a trial with noise would take away, and its
+        derivative. Without that factor, the best trial would be repeated again and again.
+        """
+        square = deviation * deviation
+        half = 0.5 * np.log1p(square / self._noise)
+        slope = deviation / (self._noise + square) / np.expm1(half)
+        return np.log(-np.expm1(-half)), slope
 
     def _solve_triangle(self, right: Array, *, transposed: bool = False) -> Array:
         """The system of the triangle, or of its transpose, solved."""
