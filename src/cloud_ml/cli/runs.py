@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,8 +21,9 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound
 
 if TYPE_CHECKING:
-    from cloud_ml.models.metrics import MetricSeries
+    from cloud_ml.models.metrics import MetricPoint, MetricSeries
     from cloud_ml.models.run import Run, RunExperiment
+    from cloud_ml.sdk.jobs.handles import JobHandle
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+\*?")
 _SOURCES = {"event_file": "event file", "log": "log"}
@@ -247,44 +248,91 @@ def metrics(
     points of all metrics, or of the one that --name says.
     """
     check_form(output, file)
-    has_range = from_step is not None or to_step is not None or earlier
+    chosen = _Range(from_step, to_step, points, earlier)
     if summaries:
-        if name or task or file or has_range or output == "csv":
-            raise click.UsageError(
-                "of the other options, only -o json and -o yaml go with --summaries"
-            )
+        _check_only_summaries(name, task, file, output, chosen)
         _show_summaries(session, run, output)
         return
-    if name is None:
-        _check_no_range(from_step, to_step, earlier=earlier)
-        if output == "csv" and file is None:
-            raise click.UsageError(
-                "-o csv needs --name, the metric whose points are printed; or --file, for all"
-            )
+    _check_range(name, file, output, chosen)
     job, uid = job_or_uid(session, run)
     if file is not None and output is not None:
-        if has_range:
-            raise click.UsageError(
-                "--file gets all points: --from, --to and --earlier do not go with it"
-            )
         _write_points(session, output, file, run=(uid, run), wanted=(name, task))
-        return
-    if name is None:
-        client = session.client
-        there = client.runs.metrics(uid) if job is None else client.train_job_metrics(job.uid)
-        _show_series(output, run, [one for one in there.items if task in (None, one.task)])
-        if output is None and task is None and there.summaries:
-            echo("")
-            show_summaries(there.summaries, (job or session.client.get_train_job(uid)).job)
-        return
-    if job is None:
-        found = session.client.runs.points(
-            uid, name, from_step=from_step, to_step=to_step, most=points
-        )
+    elif name is None:
+        _show_all_metrics(session, run, output, task, (job, uid))
     else:
-        found = job.points(
-            name, task=task, from_step=from_step, to_step=to_step, most=points, earlier=earlier
+        _show_points(output, name, _points_of(session, (job, uid), name, task, chosen))
+
+
+class _Range(NamedTuple):
+    """Which points of a metric are shown, and how many at most."""
+
+    from_step: int | None
+    to_step: int | None
+    most: int
+    earlier: bool
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any points are left out by an option."""
+        return self.from_step is not None or self.to_step is not None or self.earlier
+
+
+def _check_only_summaries(
+    name: str | None, task: str | None, file: str | None, output: str | None, chosen: _Range
+) -> None:
+    if name or task or file or chosen.is_limited or output == "csv":
+        raise click.UsageError("of the other options, only -o json and -o yaml go with --summaries")
+
+
+def _check_range(name: str | None, file: str | None, output: str | None, chosen: _Range) -> None:
+    """Refuse options that say which points, where no metric is named or a file gets all."""
+    if name is None and chosen.is_limited:
+        raise click.UsageError("--from, --to and --earlier need --name, the metric that is shown")
+    if name is None and file is None and output == "csv":
+        raise click.UsageError(
+            "-o csv needs --name, the metric whose points are printed; or --file, for all"
         )
+    if file is not None and output is not None and chosen.is_limited:
+        raise click.UsageError(
+            "--file gets all points: --from, --to and --earlier do not go with it"
+        )
+
+
+def _show_all_metrics(
+    session: Session,
+    run: str,
+    output: str | None,
+    task: str | None,
+    found: tuple[JobHandle | None, str],
+) -> None:
+    """The last values of all metrics of a run, then the tags of its other summaries."""
+    job, uid = found
+    client = session.client
+    there = client.runs.metrics(uid) if job is None else client.train_job_metrics(job.uid)
+    _show_series(output, run, [one for one in there.items if task in (None, one.task)])
+    if output is None and task is None and there.summaries:
+        echo("")
+        show_summaries(there.summaries, (job or client.get_train_job(uid)).job)
+
+
+def _points_of(
+    session: Session,
+    found: tuple[JobHandle | None, str],
+    name: str,
+    task: str | None,
+    chosen: _Range,
+) -> list[MetricPoint]:
+    """Points of a metric: of the job, if the run has one."""
+    job, uid = found
+    steps: dict[str, Any] = {
+        "from_step": chosen.from_step, "to_step": chosen.to_step, "most": chosen.most,
+    }  # fmt: skip
+    if job is None:
+        return session.client.runs.points(uid, name, **steps)
+    return job.points(name, task=task, earlier=chosen.earlier, **steps)
+
+
+def _show_points(output: str | None, name: str, found: list[MetricPoint]) -> None:
     if output == "csv":
         from cloud_ml.cli.display.csv_tables import echo_csv
 
@@ -322,11 +370,6 @@ def _write_points(
             allowed=", ".join(sorted({one.name for one in there})) or "none: nothing was reported",
         )  # fmt: skip
     write_table(output, file, *point_table(session.client, uid, found))
-
-
-def _check_no_range(from_step: int | None, to_step: int | None, *, earlier: bool) -> None:
-    if from_step is not None or to_step is not None or earlier:
-        raise click.UsageError("--from, --to and --earlier need --name, the metric that is shown")
 
 
 def _show_series(output: str | None, run: str, found: list[MetricSeries]) -> None:
