@@ -70,6 +70,7 @@ class MemoryStateStore(StateStore):
             self._lines,
             revision_of=lambda uid: self._records[uid].revision,
             touch=self._touch,
+            advance=self._records.next_revision,
             notify=self._wakeups.notify,
         )
 

@@ -53,6 +53,7 @@ class MemoryTrackingStore(TrackingStore):
         lines: The lines of all records, by uid.
         revision_of: The revision of a record.
         touch: Gives a record a new revision, which it returns.
+        advance: Takes a revision, which it returns.
         notify: Wakes those who follow the feed of changes; called outside of the lock.
     """
 
@@ -65,6 +66,7 @@ class MemoryTrackingStore(TrackingStore):
         *,
         revision_of: Callable[[str], int],
         touch: Callable[[str], int],
+        advance: Callable[[], int],
         notify: Callable[[], None],
     ) -> None:
         self._reading = reading
@@ -73,6 +75,7 @@ class MemoryTrackingStore(TrackingStore):
         self._lines = lines
         self._revision_of = revision_of
         self._touch = touch
+        self._advance = advance
         self._notify = notify
         self._runs: dict[str, _Run] = {}
         self._experiments: dict[tuple[str, str], Experiment] = {}
@@ -85,7 +88,7 @@ class MemoryTrackingStore(TrackingStore):
         """The record is gone."""
         self._runs.pop(uid, None)
 
-    def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> None:
+    def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> Experiment:
         """See ``TrackingStore.add_experiment``."""
         with self._writing(once, experiment.id):
             of_org = self.experiments(experiment.org)
@@ -94,7 +97,10 @@ class MemoryTrackingStore(TrackingStore):
             if len(of_org) >= most:
                 raise tracking_rules.too_many_experiments(experiment.org, most)
             self._check_tags_of_all(experiment)
-            self._experiments[experiment.org, experiment.id] = experiment
+            made = replace(experiment, revision=self._advance())
+            self._experiments[made.org, made.id] = made
+        self._notify()
+        return made
 
     def change_experiment(
         self,
@@ -107,13 +113,16 @@ class MemoryTrackingStore(TrackingStore):
         """See ``TrackingStore.change_experiment``."""
         with self._writing(once, id_):
             stored = self._experiments.get((org, id_))
-            after = change(tracking_rules.existing_experiment(stored, org, id_))
+            before = tracking_rules.existing_experiment(stored, org, id_)
+            after = change(before)
             named = self.find_experiment(org, after.name)
             if named is not None and named.id != id_:
                 raise tracking_rules.experiment_taken(after)
             self._check_tags_of_all(after)
+            after = tracking_rules.with_revision(before, after, self._advance)
             self._experiments[org, id_] = after
-            return after
+        self._notify()
+        return after
 
     def experiments(self, org: str) -> Sequence[Experiment]:
         """See ``TrackingStore.experiments``."""
@@ -129,6 +138,18 @@ class MemoryTrackingStore(TrackingStore):
     def find_experiment(self, org: str, name: str) -> Experiment | None:
         """See ``TrackingStore.find_experiment``."""
         return next((one for one in self.experiments(org) if one.name == name), None)
+
+    def experiment_changes(
+        self, after: int, *, org: str | None = None, id_: str | None = None, limit: int
+    ) -> Sequence[Experiment]:
+        """See ``TrackingStore.experiment_changes``."""
+        with self._reading():
+            found = [
+                one
+                for one in self._experiments.values()
+                if one.revision > after and org in (None, one.org) and id_ in (None, one.id)
+            ]
+        return sorted(found, key=lambda one: one.revision)[:limit]
 
     def forget_experiments(self, org: str) -> None:
         """See ``TrackingStore.forget_experiments``."""

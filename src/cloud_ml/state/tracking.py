@@ -60,8 +60,8 @@ class TrackingStore(abc.ABC):
     """
 
     @abc.abstractmethod
-    def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> None:
-        """Store a new experiment.
+    def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> Experiment:
+        """Store a new experiment, which gets a revision.
 
         Raises:
             AlreadyExists: One has the name or the id.
@@ -79,6 +79,10 @@ class TrackingStore(abc.ABC):
         once: Once | None,
     ) -> Experiment:
         """Change an experiment that is there. The default one is, also where it is not stored.
+
+        Where its name, tags or deletion become others, it gets a new revision in the same
+        transaction, and followers are woken. The revision comes from the store, not from
+        ``change``.
 
         ``change`` is called within the transaction, so no change of another request is lost. What
         it raises leaves the experiment as it is.
@@ -100,6 +104,14 @@ class TrackingStore(abc.ABC):
     @abc.abstractmethod
     def find_experiment(self, org: str, name: str) -> Experiment | None:
         """The experiment of that name."""
+
+    @abc.abstractmethod
+    def experiment_changes(
+        self, after: int, *, org: str | None = None, id_: str | None = None, limit: int
+    ) -> Sequence[Experiment]:
+        """At most ``limit`` experiments whose revision is behind ``after``, the oldest change
+        first: of all organisations or of one, and of the latter all or one.
+        """
 
     @abc.abstractmethod
     def forget_experiments(self, org: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +62,16 @@ def may_be_news(change: RunChange) -> bool:
 
 def _watched(run: RunRow) -> tuple[object, ...]:
     return run.name, run.state, run.end, run.deleted
+
+
+def with_revision(before: Experiment, after: Experiment, advance: Callable[[], int]) -> Experiment:
+    """How a changed experiment is stored: with a new revision, if those who watch it are told.
+
+    They are told of its name, tags and deletion. Who sets a tag to the value that it has wakes
+    nobody.
+    """
+    told = (before.name, before.tags, before.deleted) != (after.name, after.tags, after.deleted)
+    return replace(after, revision=advance() if told else before.revision)
 
 
 def sort_by_name(values: Mapping[str, LastValue]) -> Sequence[LastValue]:

@@ -188,7 +188,10 @@ class TrackingLimits:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A group of runs. Times are milliseconds since 1970."""
+    """A group of runs. Times are milliseconds since 1970.
+
+    ``revision`` is that of its newest change; 0 where none is known.
+    """
 
     id: str
     org: str
@@ -197,6 +200,7 @@ class Experiment:
     updated: int = 0
     deleted: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
+    revision: int = 0
 
 
 class LastValue(NamedTuple):

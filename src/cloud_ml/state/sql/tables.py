@@ -356,10 +356,15 @@ experiments = Table(
     Column("updated", Number, nullable=False),
     Column("deleted", Number, nullable=False),
     Column("tags", Text, nullable=False),
+    Column("revision", Number, nullable=False, server_default="0"),
     Index("experiments_by_name", "org", "name", unique=True),
+    # For those who follow the changes of experiments.
+    Index("experiments_by_revision", "revision"),
     sqlite_with_rowid=False,
 )
-"""Groups of runs. Times are milliseconds since 1970; ``tags`` is a JSON object."""
+"""Groups of runs. Times are milliseconds since 1970; ``tags`` is a JSON object. ``revision`` is that
+of the newest change, of the same counter as those of records; 0 if there was none since step 0014.
+"""
 
 runs = Table(
     "runs",

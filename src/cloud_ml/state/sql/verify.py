@@ -24,6 +24,7 @@ _RECORDS = (
 _HIGHEST = {
     "a record": (select(func.max(t.records.c.revision)), "revision"),
     "a mark of deletion": (select(func.max(t.deletions.c.revision)), "revision"),
+    "an experiment": (select(func.max(t.experiments.c.revision)), "revision"),
     "an event": (select(func.max(t.events.c.id)), "event"),
 }
 _EVENTS = select(func.count()).select_from(t.events)

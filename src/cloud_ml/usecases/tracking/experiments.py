@@ -65,8 +65,7 @@ class Experiments:
         made = Experiment(_new_id(), caller.org, checked, now, now, tags=_check_tags(tags))
         if checked == DEFAULT_NAME:
             raise tracking_rules.experiment_taken(made)
-        self._store.tracking.add_experiment(made, most=self._most, once=once)
-        return made
+        return self._store.tracking.add_experiment(made, most=self._most, once=once)
 
     def ensure(self, caller: Identity, name: str) -> Experiment:
         """The experiment of that name, made if there is none.

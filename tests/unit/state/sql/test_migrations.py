@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from cloud_ml.domain.metrics.summary_tags import SummaryTag
 from cloud_ml.domain.records import ParentRef
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.studies.spec import STUDY, StudyStatus
-from cloud_ml.domain.tracking.runs import RunState
+from cloud_ml.domain.tracking.runs import Experiment, RunState
 from cloud_ml.errors import Conflict
 from cloud_ml.state.matching import Match
 from cloud_ml.state.metrics import FilePosition, ReportFile
@@ -200,6 +201,26 @@ def test_jobs_of_the_twelfth_step_get_tags(url: str, path: Path) -> None:
             "u5", file, [], before=before, after=after, limits=MetricLimits(), tags=[tag]
         )
         assert store.metrics.tags("u5") == [tag]
+
+
+def test_an_experiment_of_the_thirteenth_step_is_followed_from_its_next_change(
+    url: str, path: Path
+) -> None:
+    step("0013", url)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO experiments VALUES ('red', '1', 'digits', 5, 6, 1, '{\"a\": \"b\"}')"
+        )
+        connection.execute("UPDATE counters SET revision = 6")
+    with closing(SqlStateStore.open(url)) as store:
+        old = Experiment("1", "red", "digits", 5, 6, deleted=True, tags={"a": "b"})
+        assert store.tracking.experiments("red") == [old]
+        assert store.tracking.experiment_changes(0, limit=9) == []
+        changed = store.tracking.change_experiment(
+            "red", "1", lambda before: replace(before, deleted=False), once=None
+        )
+        assert changed == replace(old, deleted=False, revision=7)
+        assert store.tracking.experiment_changes(6, limit=9) == [changed]
 
 
 def test_trials_of_the_tenth_step_are_items_of_their_study(url: str, path: Path) -> None:

@@ -20,6 +20,9 @@ DAMAGES = {
     "UPDATE counters SET revision = 1": "a record has the number 4, but only 1 were given out",
     "UPDATE counters SET event = 1": "an event has the number 2, but only 1 were given out",
     "UPDATE counters SET revision = 5": "a mark of deletion has the number 6",
+    "INSERT INTO experiments VALUES ('red', '1', 'digits', 0, 0, 0, '{}', 9)": (
+        "an experiment has the number 9"
+    ),
     "DELETE FROM counters": "the row of counters is gone",
     "UPDATE records SET spec = '{}' WHERE name = 'one'": "the spec of wish",
     "UPDATE records SET status = '{\"phase\": \"Lost\"}' WHERE name = 'one'": "the status of wish",
@@ -55,7 +58,7 @@ def filled(store: SqlStateStore, path: Path) -> Path:
 
 def test_what_holds_is_told_while_the_database_is_in_use(filled: Path, url: str) -> None:
     assert list(verify(url, KINDS))[1:] == [
-        "The schema is 0013, that of this version.",
+        "The schema is 0014, that of this version.",
         "The counters stand at revision 6 and event 2; nothing is beyond them.",
         "3 records (1 other, 1 plan, 1 wish), each of which can be read.",
         "3 items of lists, each of a record that is there.",

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from cloud_ml import failpoints
 from cloud_ml.errors import Conflict
 
-HEAD = "0013"
+HEAD = "0014"
 VERSION_TABLE = "schema_version"
 READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
 _ALEMBIC = threading.Lock()  # it keeps its context in globals

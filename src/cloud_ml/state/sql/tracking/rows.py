@@ -52,7 +52,12 @@ _ADD_EXPERIMENT = Statement(insert(experiments))
 _CHANGE_EXPERIMENT = Statement(
     update(experiments)
     .where(_THIS_EXPERIMENT)
-    .values({name: bindparam(f"new_{name}") for name in ("name", "updated", "deleted", "tags")})
+    .values(
+        {
+            name: bindparam(f"new_{name}")
+            for name in ("name", "updated", "deleted", "tags", "revision")
+        }
+    )
 )
 _EXPERIMENT = Statement(select(experiments).where(_THIS_EXPERIMENT))
 EXPERIMENTS = Statement(
@@ -60,6 +65,15 @@ EXPERIMENTS = Statement(
     .where(_E.org == bindparam("its_org"))
     .order_by(_E.created.desc(), _E.id.desc())
 )
+_NEWER = (
+    select(experiments)
+    .where(_E.revision > bindparam("after"))
+    .order_by(_E.revision)
+    .limit(bindparam("rows"))
+)
+CHANGES = Statement(_NEWER)
+"""The experiments of all organisations, by their newest change: walks the index on the revision."""
+_CHANGES_OF_ORG = Statement(_NEWER.where(_E.org == bindparam("its_org")))
 _NAMED = Statement(
     select(experiments).where(_E.org == bindparam("its_org"), _E.name == bindparam("its_name"))
 )
@@ -215,6 +229,7 @@ def add_experiment(connection: Connection, experiment: Experiment) -> None:
             "updated": experiment.updated,
             "deleted": int(experiment.deleted),
             "tags": json.dumps(dict(experiment.tags)),
+            "revision": experiment.revision,
         },
     )
 
@@ -228,6 +243,7 @@ def change_experiment(connection: Connection, experiment: Experiment) -> None:
         "new_updated": experiment.updated,
         "new_deleted": int(experiment.deleted),
         "new_tags": json.dumps(dict(experiment.tags)),
+        "new_revision": experiment.revision,
     }
     _CHANGE_EXPERIMENT.run(connection, values)
 
@@ -244,6 +260,18 @@ def experiment_named(connection: Connection, org: str, name: str) -> Experiment 
     return None if row is None else experiment_of(row)
 
 
+def experiment_changes(
+    connection: Connection, after: int, org: str | None, *, limit: int
+) -> list[Experiment]:
+    """Those behind a revision, of all organisations or of one."""
+    values: dict[str, Any] = {"after": after, "rows": limit}
+    if org is None:
+        found = CHANGES.rows(connection, values)
+    else:
+        found = _CHANGES_OF_ORG.rows(connection, {**values, "its_org": org})
+    return [experiment_of(row) for row in found]
+
+
 def experiment_of(row: Row) -> Experiment:
     """A row of ``experiments``."""
     return Experiment(
@@ -254,4 +282,5 @@ def experiment_of(row: Row) -> Experiment:
         updated=row.updated,
         deleted=bool(row.deleted),
         tags=json.loads(row.tags),
+        revision=row.revision,
     )

@@ -73,10 +73,10 @@ class SqlTrackingStore(TrackingStore):
         self._clock = clock
         self._slots = SearchSlots()
 
-    def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> None:
+    def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> Experiment:
         """See ``TrackingStore.add_experiment``."""
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> Experiment:
             marks.check_unseen(connection, once)
             org = experiment.org
             if (
@@ -88,10 +88,12 @@ class SqlTrackingStore(TrackingStore):
             if connection.execute(count).scalar_one() >= most:
                 raise tracking_rules.too_many_experiments(org, most)
             _check_tags_of_all(connection, None, experiment)
-            rows.add_experiment(connection, experiment)
-            requests.use_up(connection, once, experiment.id)
+            made = replace(experiment, revision=_advance(connection))
+            rows.add_experiment(connection, made)
+            requests.use_up(connection, once, made.id)
+            return made
 
-        self._writer.run(work, wake=False)
+        return self._writer.run(work)
 
     def change_experiment(
         self,
@@ -106,17 +108,19 @@ class SqlTrackingStore(TrackingStore):
         def work(connection: Connection) -> Experiment:
             marks.check_unseen(connection, once)
             stored = rows.experiment(connection, org, id_) if rules.is_storable(id_) else None
-            after = change(tracking_rules.existing_experiment(stored, org, id_))
+            before = tracking_rules.existing_experiment(stored, org, id_)
+            after = change(before)
             named = rows.experiment_named(connection, org, after.name)
             if named is not None and named.id != id_:
                 raise tracking_rules.experiment_taken(after)
             _check_tags_of_all(connection, stored, after)
+            after = tracking_rules.with_revision(before, after, lambda: _advance(connection))
             write = rows.add_experiment if stored is None else rows.change_experiment
             write(connection, after)
             requests.use_up(connection, once, id_)
             return after
 
-        return self._writer.run(work, wake=False)
+        return self._writer.run(work)
 
     def experiments(self, org: str) -> Sequence[Experiment]:
         """See ``TrackingStore.experiments``."""
@@ -137,6 +141,16 @@ class SqlTrackingStore(TrackingStore):
             return None
         with self._reading() as connection:
             return rows.experiment_named(connection, org, name)
+
+    def experiment_changes(
+        self, after: int, *, org: str | None = None, id_: str | None = None, limit: int
+    ) -> Sequence[Experiment]:
+        """See ``TrackingStore.experiment_changes``."""
+        if org is not None and id_ is not None:
+            found = self.experiment(org, id_)
+            return [] if found is None or found.revision <= after else [found]
+        with self._reading() as connection:
+            return rows.experiment_changes(connection, after, org, limit=limit)
 
     def forget_experiments(self, org: str) -> None:
         """See ``TrackingStore.forget_experiments``."""
@@ -316,9 +330,14 @@ def _change(connection: Connection, run: RunRow, change: RunChange, now: datetim
     rows.change(connection, after)
     if not tracking_rules.is_news(run, after):
         return after
-    revision = counters.advance(connection, revisions=1).revision
+    revision = _advance(connection)
     record_rows.touch(connection, RUN, run.uid, revision=revision, now=now)
     return replace(after, revision=revision)
+
+
+def _advance(connection: Connection) -> int:
+    """Take a revision, which those who follow changes go by."""
+    return counters.advance(connection, revisions=1).revision
 
 
 def _log_tags(connection: Connection, run: RunRow, batch: LogBatch, limits: TrackingLimits) -> None:
