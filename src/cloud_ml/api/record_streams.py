@@ -1,10 +1,11 @@
-"""Changes of records of any kind, as server-sent events."""
+"""Changes of records of any kind, and of what else has revisions, as server-sent events."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -15,11 +16,12 @@ from cloud_ml.api.auth import Call
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.state.epochs import epoch_of
-from cloud_ml.usecases.feed import RecordChange, RecordFeed, check_epoch
+from cloud_ml.usecases.feed import ChangeFeed, FeedChange, RecordChange, check_epoch
 
 S = TypeVar("S")
 T = TypeVar("T")
-Document = Callable[[RecordChange[S, T]], Awaitable[object]]
+C = TypeVar("C", bound=FeedChange)
+Document = Callable[[C], Awaitable[object]]
 """Makes the wire type of a change; ``None`` tells nothing of it."""
 
 
@@ -27,15 +29,30 @@ async def of_all(
     here: Platform,
     call: Call,
     kind: Kind[S, T],
-    document: Document[S, T],
+    document: Document[RecordChange[S, T]],
     *,
     start: int | None,
     org_id: str | None,
     word: str = "changed",
 ) -> Response:
-    """Changes of all records of a kind behind the revision ``start``, else from now on.
+    """Changes of all records of a kind; see ``of_feed``."""
+    feed = here.feed_of(kind)
+    return await of_feed(here, call, feed, document, start=start, org_id=org_id, word=word)
 
-    ``word`` is the kind of the events; that of a record which is gone is ``gone``.
+
+async def of_feed(
+    here: Platform,
+    call: Call,
+    feed: ChangeFeed[C],
+    document: Document[C],
+    *,
+    start: int | None,
+    org_id: str | None,
+    word: str,
+) -> Response:
+    """All changes of a feed behind the revision ``start``, else from now on.
+
+    ``word`` is the kind of the events; that of what is gone is ``gone``.
 
     Raises:
         StartAgain: The database was restored from a backup since that revision.
@@ -45,7 +62,6 @@ async def of_all(
     if start is None:
         start = newest
     check_epoch(start, newest)
-    feed = here.feed_of(kind)
     seen = feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
     message = partial(_message, feed, document, word)
     return streams.events(_messages(seen, message, start, here.settings.stream_limit_s))
@@ -55,12 +71,31 @@ async def of_one(
     here: Platform,
     find: Callable[[], Record[S, T]],
     kind: Kind[S, T],
-    document: Document[S, T],
+    document: Document[RecordChange[S, T]],
     *,
     start: int | None,
     word: str = "changed",
 ) -> Response:
-    """How the record stands that ``find`` finds, and then each change of it, until it is gone.
+    """A record and its changes; see ``one_of_feed``."""
+
+    def look() -> RecordChange[S, T]:
+        record = find()
+        key = record.key
+        return RecordChange(record.revision, key.uid, key.org, key.name, record)
+
+    return await one_of_feed(here, look, here.feed_of(kind), document, start=start, word=word)
+
+
+async def one_of_feed(
+    here: Platform,
+    find: Callable[[], C],
+    feed: ChangeFeed[C],
+    document: Document[C],
+    *,
+    start: int | None,
+    word: str,
+) -> Response:
+    """How that stands which ``find`` finds, and then each change of it, until it is gone.
 
     With ``start``, only changes behind that revision.
 
@@ -68,25 +103,21 @@ async def of_one(
         StartAgain: The database was restored from a backup since that revision.
     """
 
-    def look() -> tuple[int, Record[S, T]]:
-        newest = here.store.revision()  # before the record: whatever happens to it later is told
+    def look() -> tuple[int, C]:
+        newest = here.store.revision()  # before it is read: whatever happens to it later is told
         return newest, find()
 
-    newest, record = await here.offload(look)
-    at, key = (
-        record.revision if epoch_of(record.revision) == epoch_of(newest) else newest,
-        record.key,
-    )
+    newest, found = await here.offload(look)
+    at = found.revision if epoch_of(found.revision) == epoch_of(newest) else newest
     if start is not None:
-        check_epoch(start, max(newest, record.revision), known=record.revision)
-    feed = here.feed_of(kind)
+        check_epoch(start, max(newest, found.revision), known=found.revision)
     seen = feed.watch(
-        key.org,
-        uid=key.uid,
+        found.org,
+        uid=found.uid,
         after=at if start is None else start,
         heartbeat_s=here.settings.heartbeat_s,
     )
-    first = RecordChange(at, key.uid, key.org, key.name, record) if start is None else None
+    first = replace(found, revision=at) if start is None else None
     limit_s = here.settings.stream_limit_s
     message = partial(_message, feed, document, word)
     return streams.events(
@@ -94,27 +125,25 @@ async def of_one(
     )
 
 
-async def _message(
-    feed: RecordFeed[S, T], document: Document[S, T], word: str, one: RecordChange[S, T]
-) -> bytes:
+async def _message(feed: ChangeFeed[C], document: Document[C], word: str, one: C) -> bytes:
     """What all are told of a change who watch with the same document and word."""
 
     async def make() -> bytes:
         told = await document(one)
         if told is None:
             return sse.NOTHING_NEW
-        return sse.message("gone" if one.record is None else word, one.revision, told)
+        return sse.message("gone" if one.gone else word, one.revision, told)
 
-    return await feed.make_once((word, one.uid, one.revision, one.record is None), make)
+    return await feed.make_once((word, one.org, one.uid, one.revision, one.gone), make)
 
 
 async def _messages(
-    seen: AsyncGenerator[RecordChange[S, T] | None],
-    message: Callable[[RecordChange[S, T]], Awaitable[bytes]],
+    seen: AsyncGenerator[C | None],
+    message: Callable[[C], Awaitable[bytes]],
     start: int,
     limit_s: float,
     *,
-    first: RecordChange[S, T] | None = None,
+    first: C | None = None,
     to_the_end: bool = False,
 ) -> AsyncGenerator[bytes]:
     loop = asyncio.get_running_loop()
@@ -125,5 +154,5 @@ async def _messages(
     async with aclosing(seen):
         async for one in seen:
             yield sse.NOTHING_NEW if one is None else await message(one)
-            if loop.time() > over or (to_the_end and one is not None and one.record is None):
+            if loop.time() > over or (to_the_end and one is not None and one.gone):
                 return

@@ -1,5 +1,5 @@
-"""The changes of all records of a kind, as one stream. A watcher may join at any revision and come
-back later.
+"""The changes of all records of a kind, or of what else has revisions, as one stream. A watcher may
+join at any revision and come back later.
 
 The stream is the store's change feed. Recent changes are kept, so that each is read once, however
 many watch. A watcher that is behind reads for itself. No watcher has a queue: a slow one is told
@@ -9,11 +9,12 @@ is kept and what is read ahead is bounded by its size as well as its number.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from cloud_ml import timers
@@ -41,9 +42,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordChange(Generic[S, T]):
-    """A record changed. ``record`` is how it stands, at ``revision`` or later; ``None`` when it is
-    gone.
+class FeedChange:
+    """Something of an organisation changed at ``revision``.
 
     Without a ``uid`` it only says how far the store was read.
     """
@@ -51,10 +51,31 @@ class RecordChange(Generic[S, T]):
     revision: int
     uid: str
     org: str
+    size: int = field(default=0, kw_only=True)
+    """About how many bytes it takes."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was removed for good."""
+        return False
+
+
+C = TypeVar("C", bound=FeedChange)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange(FeedChange, Generic[S, T]):
+    """A record changed. ``record`` is how it stands, at ``revision`` or later; ``None`` when it is
+    gone.
+    """
+
     name: str
     record: Record[S, T] | None
-    size: int = 0
-    """About how many bytes ``record`` takes."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the record was removed for good."""
+        return self.record is None
 
 
 def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
@@ -80,19 +101,24 @@ def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
         )
 
 
-class RecordFeed(Generic[S, T]):
-    """Follows the records of a kind while somebody watches, and not otherwise. Belongs to one
-    event loop.
+class ChangeFeed(abc.ABC, Generic[C]):
+    """Follows changes while somebody watches, and not otherwise. Belongs to one event loop.
+
+    Args:
+        store: Whose changes they are.
+        name: What changes.
+        offload: The threads that read.
+        poll_s: The longest that a change of another server stays unnoticed.
     """
 
     def __init__(
-        self, store: StateStore, kind: Kind[S, T], offload: Offload, *, poll_s: float = 1.0
+        self, store: StateStore, name: str, offload: Offload, *, poll_s: float = 1.0
     ) -> None:
-        self._kind = kind
+        self._name = name
         self._store = store
         self._offload = offload
         self._poll_s = poll_s
-        self._recent: deque[RecordChange[S, T]] = deque()
+        self._recent: deque[C] = deque()
         self._recent_bytes = 0
         # The buffer is from an earlier follower, and the store has changed since.
         self._complete_from = _NOTHING_KEPT
@@ -108,18 +134,18 @@ class RecordFeed(Generic[S, T]):
 
     @property
     def kept_bytes(self) -> int:
-        """About how much memory the records take that all watchers share."""
+        """About how much memory the changes take that all watchers share."""
         return self._recent_bytes
 
     async def watch(
         self, scope: str | None, *, uid: str | None = None, after: int, heartbeat_s: float
-    ) -> AsyncGenerator[RecordChange[S, T] | None]:
+    ) -> AsyncGenerator[C | None]:
         """What changes after the revision ``after``; ``None`` now and then, when nothing does.
         Never ends.
 
         Args:
-            scope: Only records of this organisation; ``None`` for all.
-            uid: Only this record.
+            scope: Only what is of this organisation; ``None`` for all.
+            uid: Only this one.
             after: Where to begin; what changed since is told first.
             heartbeat_s: The longest silence.
         """
@@ -129,7 +155,7 @@ class RecordFeed(Generic[S, T]):
             if self._follower is None:
                 self._complete_from = _NOTHING_KEPT
                 self._follower = asyncio.get_running_loop().create_task(
-                    self._follow(), name=f"{self._kind.name}-feed"
+                    self._follow(), name=f"{self._name}-feed"
                 )
             while True:
                 # Clear before reading: a change during the read ends the next wait.
@@ -169,9 +195,13 @@ class RecordFeed(Generic[S, T]):
         if not made.cancelled():
             made.exception()  # seen, should all who have asked be gone
 
-    async def _since(
-        self, after: int, scope: str | None, uid: str | None
-    ) -> Sequence[RecordChange[S, T]]:
+    @abc.abstractmethod
+    def _look(self, after: int, scope: str | None = None, uid: str | None = None) -> Sequence[C]:
+        """What the store tells next behind ``after``, of ``scope`` and ``uid`` if they are named;
+        nothing where nothing is newer. Blocking.
+        """
+
+    async def _since(self, after: int, scope: str | None, uid: str | None) -> Sequence[C]:
         if after < self._complete_from:
             return await self._offload(self._look, after, scope, uid)
         return [one for one in self._recent if one.revision > after]
@@ -216,6 +246,16 @@ class RecordFeed(Generic[S, T]):
             for woken in self._watchers:
                 woken.set()
 
+
+class RecordFeed(ChangeFeed[RecordChange[S, T]], Generic[S, T]):
+    """The changes of all records of a kind."""
+
+    def __init__(
+        self, store: StateStore, kind: Kind[S, T], offload: Offload, *, poll_s: float = 1.0
+    ) -> None:
+        super().__init__(store, kind.name, offload, poll_s=poll_s)
+        self._kind = kind
+
     def _look(
         self, after: int, scope: str | None = None, uid: str | None = None
     ) -> Sequence[RecordChange[S, T]]:
@@ -238,7 +278,12 @@ class RecordFeed(Generic[S, T]):
                 if change.gone or record is not None:
                     seen.append(
                         RecordChange(
-                            last, change.uid, change.org, change.name, record, _size_of(record)
+                            last,
+                            change.uid,
+                            change.org,
+                            change.name,
+                            record,
+                            size=_size_of(record),
                         )
                     )
                     size += seen[-1].size
