@@ -1,4 +1,4 @@
-"""``/api/v1/runs`` and ``/api/v1/experiments``: jobs as runs, and runs without a job."""
+"""``/api/v1/runs``: jobs as runs, and runs without a job."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cloud_ml.errors import NotFound
 from cloud_ml.models import common
 from cloud_ml.models.comparison import RunComparison
 from cloud_ml.models.metrics import JobSeries, MetricPoints
-from cloud_ml.models.run import ExperimentPage, Run, RunChange, RunPage
+from cloud_ml.models.run import Run, RunChange, RunPage
 from cloud_ml.usecases.feed import RecordChange
 from cloud_ml.usecases.metrics.job_metrics import Reporter
 from cloud_ml.usecases.tracking.runs import LoggedRun, kind_of
-from cloud_ml.usecases.tracking.views import experiment_view, run_document, run_view
+from cloud_ml.usecases.tracking.views import run_document, run_view
 
 router = APIRouter(
     prefix="/api/v1",
@@ -37,17 +37,6 @@ router = APIRouter(
     dependencies=CHECKED,
 )
 _MOST_COLUMNS = 20
-
-
-@router.get("/experiments", responses=answers(ExperimentPage))
-async def list_experiments(here: Here, call: Signed) -> Response:
-    """The experiments of the caller's organisation, newest first."""
-
-    def page() -> ExperimentPage:
-        found = here.experiments.search(call.org)
-        return ExperimentPage(items=[experiment_view(one) for one in found])
-
-    return documents.answer(await here.offload(page))
 
 
 @router.get("/runs", responses=answers(RunPage))
