@@ -31,6 +31,7 @@ TWINS = {
             "admin/calls",
             "admin/quota",
             "ask_tell",
+            "experiments",
             "http1",
             "jobs/calls",
             "jobs/follow",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.admin.calls import Admin
     from cloud_ml.sdk.admin.quota import Quota
     from cloud_ml.sdk.config import Connection
+    from cloud_ml.sdk.experiments import Experiments
     from cloud_ml.sdk.logged_run import LoggedRun
     from cloud_ml.sdk.model_registry import ModelRegistry
     from cloud_ml.sdk.resources import Resources
@@ -155,6 +156,13 @@ class CloudMlClient(TrainJobs, ModelServices, ServerCalls):
         from cloud_ml.sdk.runs import Runs
 
         return Runs(self._transport)
+
+    @cached_property
+    def experiments(self) -> Experiments:
+        """Groups of runs: waited for until their runs have ended, and watched."""
+        from cloud_ml.sdk.experiments import Experiments
+
+        return Experiments(self._transport)
 
     @cached_property
     def model_registry(self) -> ModelRegistry:

@@ -13,7 +13,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import NotFound, WaitTimedOut
-from cloud_ml.models.run import Run
+from cloud_ml.models.run import Run, RunPage
 from support.server import RealServer, serving
 
 pytestmark = pytest.mark.xdist_group("run-waits")
@@ -124,3 +124,61 @@ def test_a_run_that_is_deleted_is_not_waited_for(server: RealServer, client: Clo
         client.runs.delete(uid)
         with pytest.raises(NotFound):
             waited.result()
+
+
+def test_the_runs_of_an_experiment_are_waited_for(
+    server: RealServer, client: CloudMlClient
+) -> None:
+    sweep = client.runs.ensure_experiment("sweep")
+    runs = [client.runs.create(f"lr-{number}", sweep) for number in range(2)]
+    late = server.cli("runs", "wait", "--experiment", "sweep", "--timeout", "1s")
+    active = "sweep still has active runs: lr-1 (RUNNING), lr-0 (RUNNING)"
+    assert (late.code, late.out, late.err) == (124, "", f"Timed out after 1s; {active}\n")
+    with server.spawn("runs", "wait", "-e", "sweep") as waiter:
+        client.runs.finish(runs[1], "FAILED")
+        client.runs.finish(runs[0])
+        out, err = waiter.communicate(timeout=60)
+    assert (waiter.returncode, out, err) == (0, "No run of sweep is active.\n", "")
+    assert server.cli("runs", "wait", "-e", "sweep", "-o", "name").good().out == "sweep\n"
+    wrong = server.cli("runs", "wait", "-e", "swept")
+    assert "there is no experiment 'swept'\n  allowed: one of sweep, Default" in wrong.err
+    unlike = server.cli("runs", "wait", "sweep")
+    assert (
+        "An experiment has that name; wait for its runs: cloudml runs wait --experiment sweep"
+        in (unlike.err)
+    )
+    for arguments in ((), ("lr-0", "-e", "sweep")):
+        refused = server.cli("runs", "wait", *arguments)
+        assert refused.code == 2
+        assert "name runs, or an experiment with --experiment" in refused.err
+    words = {"COMP_WORDS": "cloudml runs wait -e sw", "COMP_CWORD": "4"}
+    completed = server.cli(_CLOUDML_COMPLETE="bash_complete", **words).good()
+    assert completed.out == "plain,sweep\n"
+
+
+@pytest.mark.slow
+def test_who_waits_for_an_experiment_and_who_watches_it_outlive_a_restart(
+    server: RealServer, client: CloudMlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = client.runs.create("over-it", client.runs.ensure_experiment("restarted"))
+    first = client.experiments.find("restarted")
+    watcher = server.client().experiments.watch(after=first.revision)
+    waiter, waits = server.client().experiments, threading.Event()
+    active_runs = waiter.active_runs
+
+    def active_runs_later(id_: str, **wait: Any) -> RunPage:
+        if wait:
+            waits.set()
+        return active_runs(id_, **wait)
+
+    monkeypatch.setattr(waiter, "active_runs", active_runs_later)
+    with ThreadPoolExecutor(2) as pool:
+        waited = pool.submit(waiter.wait, "restarted", 100)
+        watched = pool.submit(next, watcher)
+        assert waits.wait(60)
+        server.kill()
+        server.start()
+        client.runs.finish(uid, "KILLED")
+        assert waited.result() == first
+        client.runs.create_experiment("after-it")
+        assert watched.result().experiment.name == "after-it"

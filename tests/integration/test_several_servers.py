@@ -1,10 +1,12 @@
 """Two servers on one database: what is disabled at one is refused by the other soon, quotas
-count at once.
+count at once, and who watches at one hears of changes at the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -63,3 +65,32 @@ def test_disabled_keys_and_quotas_hold_on_every_server(
             line.outcome for line in here.client().admin.audit(operation="jobs.submit", limit=5)
         ]
         assert outcomes == ["quota_exceeded"]
+
+
+def test_changes_and_ends_at_one_server_are_told_by_the_other(
+    postgres: Postgres, serve: Callable[..., RealServer]
+) -> None:
+    settings = {
+        "CLOUDML_SERVER_DATABASE_URL": postgres.emptied(),
+        "CLOUDML_SERVER_SEPARATE_DATA": "true",
+    }
+    here, there = serve(**settings), serve(**settings)
+    keys, client = here.credentials, here.client()
+    with (
+        CloudMlClient(keys["access_key"], keys["secret_key"], there.endpoint) as elsewhere,
+        ThreadPoolExecutor(2) as pool,
+        closing(
+            elsewhere.experiments.watch(after=client.experiments.find("Default").revision)
+        ) as changes,
+    ):
+        told = pool.submit(next, changes)
+        sweep = client.runs.ensure_experiment("sweep")
+        assert told.result(60).id == sweep.id
+        uid = client.runs.create("one", sweep)
+        assert [run.uid for run in elsewhere.experiments.active_runs(sweep.id).items] == [uid]
+        waited = pool.submit(elsewhere.experiments.wait, "sweep", 60)
+        told = pool.submit(next, changes)
+        client.runs.create_experiment("later")
+        assert told.result(60).experiment.name == "later"
+        client.runs.finish(uid)
+        assert waited.result(60).id == sweep.id

@@ -362,6 +362,12 @@ ROWS: Mapping[str, Row] = {
     ),
     f"GET {V1}/resources": Row(V1 + "/resources?org_id={number}"),
     "GET /api/v1/experiments": Row("/api/v1/experiments"),
+    "GET /api/v1/experiments/-/watch": Row("/api/v1/experiments/-/watch", streams=True),
+    "GET /api/v1/experiments/{experiment}": Row("/api/v1/experiments/{experiment}"),
+    "GET /api/v1/experiments/{experiment}/watch": Row(
+        "/api/v1/experiments/{experiment}/watch", streams=True
+    ),
+    "GET /api/v1/experiments/{experiment}/active": Row("/api/v1/experiments/{experiment}/active"),
     "GET /api/v1/runs": Row("/api/v1/runs"),
     "GET /api/v1/runs/compare": Row("/api/v1/runs/compare?run={job}&run={run}"),
     "GET /api/v1/runs/-/watch": Row("/api/v1/runs/-/watch", streams=True),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.admin.access_tokens import AsyncAccessTokens
     from cloud_ml.aio.admin.calls import AsyncAdmin
     from cloud_ml.aio.admin.quota import AsyncQuota
+    from cloud_ml.aio.experiments import AsyncExperiments
     from cloud_ml.aio.logged_run import AsyncLoggedRun
     from cloud_ml.aio.model_registry import AsyncModelRegistry
     from cloud_ml.aio.resources import AsyncResources
@@ -154,6 +155,13 @@ class AsyncCloudMlClient(AsyncTrainJobs, AsyncModelServices, AsyncServerCalls):
         from cloud_ml.aio.runs import AsyncRuns
 
         return AsyncRuns(self._transport)
+
+    @cached_property
+    def experiments(self) -> AsyncExperiments:
+        """Groups of runs: waited for until their runs have ended, and watched."""
+        from cloud_ml.aio.experiments import AsyncExperiments
+
+        return AsyncExperiments(self._transport)
 
     @cached_property
     def model_registry(self) -> AsyncModelRegistry:

@@ -80,6 +80,7 @@ from cloud_ml.usecases.tensorboards.tensorboards import (
     TensorBoardsOfJobs,
     tensorboard_resource,
 )
+from cloud_ml.usecases.tracking.experiment_feed import ExperimentFeed
 from cloud_ml.usecases.tracking.experiments import Experiments
 from cloud_ml.usecases.tracking.history import MetricHistoryReader
 from cloud_ml.usecases.tracking.logged_models import LoggedModels
@@ -194,6 +195,7 @@ class Platform:
     study_readouts: StudyReadouts = field(init=False)
     optuna: OptunaStorage = field(init=False)
     hub: ChangeHub = field(init=False)
+    experiment_feed: ExperimentFeed = field(init=False)
     _feeds: dict[str, RecordFeed[Any, Any]] = field(init=False, default_factory=dict)
     logs: Logs = field(init=False)
     health: Health = field(init=False)
@@ -352,6 +354,7 @@ class Platform:
             InputManifests(self.store, self.storage, self.objects),
         )
         self.hub = ChangeHub(self.store, self.read)
+        self.experiment_feed = ExperimentFeed(self.store, self.offload)
         self.metrics.add(JobFigures(self.store).families())
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
         self.runtimes = FrameworkRuntimes(self.engine, self.catalog, self.store, self.offload)

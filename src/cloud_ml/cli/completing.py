@@ -52,6 +52,12 @@ def run_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
     return list(dict.fromkeys(begun))
 
 
+def experiment_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of experiments that begin so."""
+    found = _ask_server(ctx, lambda client: [one.name for one in client.experiments.list()])
+    return [name for name in found if name.startswith(incomplete)][:_MOST]
+
+
 def model_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of models that are served."""
     found = _ask_server(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from cloud_ml.cli.completing import run_names
+from cloud_ml.cli.completing import experiment_names, run_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.display.summary_tags import show_summaries
@@ -41,7 +41,9 @@ _STATES = {
     cls=LazyGroup,
     lazy={
         "import": Lazy(f"{_STORES}:import_runs", "Import runs from a store of MLflow."),
-        "wait": Lazy("cloud_ml.cli.run_wait:wait", "Wait until runs have ended."),
+        "wait": Lazy(
+            "cloud_ml.cli.run_wait:wait", "Wait until runs have ended, or all of an experiment."
+        ),
         "export": Lazy(f"{_STORES}:export_runs", "Export runs to a folder that MLflow reads."),
     },
 )
@@ -56,7 +58,11 @@ def runs() -> None:
 @output_option("csv", "parquet")
 @file_option
 @click.option(
-    "--experiment", "-e", metavar="NAME", help="Only of this experiment; see runs experiments."
+    "--experiment",
+    "-e",
+    metavar="NAME",
+    shell_complete=experiment_names,
+    help="Only of this experiment; see runs experiments.",
 )
 @click.option(
     "--filter",

@@ -161,7 +161,10 @@ _STARTS = "the platform starts the tasks: cloudml run SCRIPT --recipe"
 _TORCH = f"{_STARTS} pytorch -w N"
 _MPI = f"{_STARTS} mpi -w N"
 _DASK = f"{_STARTS} dask -w N"
-_EXPERIMENTS = "use: cloudml runs experiments, and cloudml runs list --experiment NAME"
+_EXPERIMENTS = (
+    "use: cloudml runs experiments, and cloudml runs list --experiment NAME, or runs wait "
+    "--experiment NAME"
+)
 _STUDIES = "use: cloudml hp submit -f FILE; see docs/howto/tune.md"
 _TASKS = "use: cloudml jobs describe NAME"
 

@@ -91,20 +91,50 @@ class RunPage:
 
 @dataclass(frozen=True, kw_only=True)
 class RunExperiment:
-    """A group of runs."""
+    """A group of runs.
+
+    Attributes:
+        id: Its ``experiment_id`` in MLflow.
+        name: Its name.
+        created_at: When it was made.
+        updated_at: When it was changed last.
+        tags: Its tags. MLflow's clients keep its note in ``mlflow.note.content``.
+        revision: Another one after each change of its name or tags, and after it was deleted or
+            restored. 0 if there was no change since experiments have revisions.
+        deleted: Whether it is hidden from lists: MLflow's client has deleted it, and may restore
+            it.
+    """
 
     id: str
     name: str
     created_at: datetime
     updated_at: datetime
     tags: dict[str, str] = field(default_factory=dict)
+    revision: int = 0
+    deleted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentChange:
+    """An experiment was made or changed: ``experiment`` is how it stands then or a moment later.
+
+    ``revision`` is the place in the stream of changes from which watching can be taken up again.
+    """
+
+    revision: int
+    id: str
+    org: str
+    experiment: RunExperiment
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentPage:
-    """The experiments of an organisation, newest first."""
+    """The experiments of an organisation, newest first. ``revision`` goes into ``after`` of a
+    stream of changes.
+    """
 
     items: list[RunExperiment]
+    revision: int | None = None
 
 
 def with_numbers(run: Run) -> Run:
@@ -120,6 +150,7 @@ def experiment_from_mlflow(document: Mapping[str, Any]) -> RunExperiment:
         created_at=_time(document.get("creation_time", 0)),
         updated_at=_time(document.get("last_update_time", 0)),
         tags={one["key"]: one["value"] for one in document.get("tags", [])},
+        deleted=document.get("lifecycle_stage") == "deleted",
     )
 
 

@@ -84,4 +84,6 @@ def experiment_view(experiment: Experiment) -> RunExperiment:
         created_at=moment_of(experiment.created),
         updated_at=moment_of(experiment.updated),
         tags=dict(experiment.tags),
+        revision=experiment.revision,
+        deleted=experiment.deleted,
     )
