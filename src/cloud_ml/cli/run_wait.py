@@ -24,7 +24,7 @@ _CODES = {"FINISHED": 0, "KILLED": JOB_STOPPED}
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("names", nargs=-1, metavar="RUN...", shell_complete=run_names)
+@click.argument("names", nargs=-1, metavar="[RUN...]", shell_complete=run_names)
 @click.option(
     "--experiment",
     "-e",
