@@ -123,7 +123,7 @@ class TestFakeEngine(EngineContract):
         del port
         return ("fake", "print", text)
 
-    def asking(self, host: str, port: int, text: str) -> tuple[str, ...]:
+    def calling(self, host: str, port: int, text: str) -> tuple[str, ...]:
         del host, port
         return ("fake", "print", text)
 

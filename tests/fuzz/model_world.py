@@ -118,11 +118,11 @@ class World:
         self.methods = {PREDICT: Prediction(self.table).predict, INFER: Infer(self.table).infer}
         self.grpc = GrpcService(self.methods, MOST, self.loop)
         nobody: Any = None  # no version comes or goes
-        keeper = VersionManager(self.table, nobody, Rules(), nobody)
+        manager = VersionManager(self.table, nobody, Rules(), nobody)
         doors = [
-            RestRoutes(self.table, keeper),
-            OpenInferenceRoutes(self.table, keeper, control=False),
-            InvocationsDoor(self.table, keeper),
+            RestRoutes(self.table, manager),
+            OpenInferenceRoutes(self.table, manager, control=False),
+            InvocationsDoor(self.table, manager),
         ]
         self.http = HttpService(doors, Refusals())
 

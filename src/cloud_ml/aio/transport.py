@@ -168,10 +168,10 @@ class AsyncTransport:
             outcome = await self._try_once(request, nonce)
             if isinstance(outcome, AsyncAnswer) and outcome.status not in BUSY_STATUSES:
                 return outcome, arrived, attempt > 1
-            trouble, retry_after = _judge(outcome)
+            failure, retry_after = _judge(outcome)
             delay = delay_before_retry(
                 self.retry,
-                trouble,
+                failure,
                 repeatable=request.repeatable,
                 attempt=attempt,
                 luck=random.random(),  # noqa: S311 - spreads retries, guards nothing
@@ -180,14 +180,14 @@ class AsyncTransport:
             if delay is None:
                 if isinstance(outcome, AsyncAnswer):
                     return outcome, arrived, attempt > 1
-                if request.changes and (arrived or trouble is AttemptFailure.LOST):
+                if request.changes and (arrived or failure is AttemptFailure.LOST):
                     say_outcome_unknown(outcome.error)
                 raise outcome.error
             if isinstance(outcome, AsyncAnswer):
                 arrived = arrived or outcome.status in LOST_STATUSES
                 outcome.close()
             else:
-                arrived = arrived or trouble is AttemptFailure.LOST
+                arrived = arrived or failure is AttemptFailure.LOST
             await self.sleep(delay)
             attempt += 1
 
@@ -225,20 +225,20 @@ class AsyncTransport:
         return AsyncAnswer(response, explain=explain, done=done)
 
     def _broken(self, error: Exception, *, connected: bool, timeout_s: float) -> _Broken:
-        told, trouble = error_of_exception(
+        told, failure = error_of_exception(
             self.endpoint, error, connected=connected, timeout_s=timeout_s
         )
         told.__cause__ = error
-        return _Broken(told, trouble)
+        return _Broken(told, failure)
 
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
     error: TransportError
-    trouble: AttemptFailure
+    failure: AttemptFailure
 
 
 def _judge(outcome: AsyncAnswer | _Broken) -> tuple[AttemptFailure, float | None]:
     if isinstance(outcome, AsyncAnswer):
         return AttemptFailure.BUSY, parse_retry_after(outcome.headers.get("retry-after"))
-    return outcome.trouble, None
+    return outcome.failure, None

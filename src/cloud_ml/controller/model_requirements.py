@@ -139,12 +139,12 @@ def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
         ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
     )
     wanted = f"a folder with a number for its name, such as {uri}/1, that holds one of {', '.join(FRAMEWORKS)}"
-    if not names and (near := _near(objects, uri)):
+    if not names and (near := _files_above(objects, uri)):
         there = f"nothing; beside it there is {near}"
     return f"{uri} has no model: looked for {wanted}; there is {there}"
 
 
-def _near(objects: ObjectStore, uri: ObjectUri) -> str:
+def _files_above(objects: ObjectStore, uri: ObjectUri) -> str:
     """What lies in the folder above."""
     above = uri.key.rstrip("/").rpartition("/")[0]
     listing = objects.list(

@@ -109,8 +109,8 @@ class ModelServiceController:
             services,
             ModelServiceReconciler(
                 store=self._store,
-                answering=answering,
-                entrances=entrances,
+                prober=answering,
+                publisher=entrances,
                 scaling=scaling,
                 clock=self._clock,
                 offload=self._offload,

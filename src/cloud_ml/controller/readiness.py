@@ -62,7 +62,7 @@ class ReadinessProber:
         self._endpoints = endpoints
         self._changed = changed
         self._patience = patience or ProbeTimeouts()
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._of: dict[str, str] = {}
         self._ready: set[str] = set()
         self._asked: set[str] = set()
@@ -94,7 +94,7 @@ class ReadinessProber:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while any(uid in self._asking and uid not in self._asked for uid in uids):
+                while any(uid in self._tasks and uid not in self._asked for uid in uids):
                     self._news.clear()
                     await self._news.wait()
 
@@ -103,17 +103,17 @@ class ReadinessProber:
         for uid in [uid for uid, of in self._of.items() if of == service and uid not in replicas]:
             self._leave(uid)
         for uid in replicas:
-            if uid not in self._asking:
+            if uid not in self._tasks:
                 self._of[uid] = service
-                self._asking[uid] = asyncio.create_task(self._ask(service, model, uid))
+                self._tasks[uid] = asyncio.create_task(self._ask(service, model, uid))
 
     def close(self) -> None:
         """Ask nobody any more."""
-        for uid in list(self._asking):
+        for uid in list(self._tasks):
             self._leave(uid)
 
     def _leave(self, uid: str) -> None:
-        self._asking.pop(uid).cancel()
+        self._tasks.pop(uid).cancel()
         self._of.pop(uid, None)
         self._ready.discard(uid)
         self._asked.discard(uid)

@@ -30,12 +30,12 @@ class RoutePublisher:
     """Tells the gateway of services. Belongs to one event loop."""
 
     def __init__(
-        self, gateway: Gateway, ports: Ports, endpoints: Endpoints, answering: ReadinessProber
+        self, gateway: Gateway, ports: Ports, endpoints: Endpoints, prober: ReadinessProber
     ) -> None:
         self._gateway = gateway
         self._ports = ports
         self._endpoints = endpoints
-        self._answering = answering
+        self._prober = prober
         self._choosing = asyncio.Lock()
 
     def begin(self, services: Iterable[ServiceRecord], uids: Collection[str] | None = None) -> None:
@@ -102,7 +102,7 @@ class RoutePublisher:
             if each.status.phase is Phase.RUNNING
             and each.delete_requested_at is None
             and int(each.key.name.rpartition("-")[2]) in wished
-            and (self._answering.ready(each.key.uid) or not self._answering.known(each.key.uid))
+            and (self._prober.ready(each.key.uid) or not self._prober.known(each.key.uid))
         ]
         self._gateway.set(service.key.uid, route(service, self._backends(taking)))
         if wait:

@@ -199,7 +199,7 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         self._suggestions = suggestions
         self._removal = removal
         self._waiting = waiting
-        self._looked: dict[str, tuple[float, int]] = {}
+        self._last_looks: dict[str, tuple[float, int]] = {}
         """When local studies that go on were looked at, and their revision then, by their uid."""
         self._refused: dict[str, dict[int, str]] = {}
         """Why jobs of trials were refused, until the study says so, by its uid and their number."""
@@ -208,11 +208,11 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         """See ``Reconciler``. Loops change a local study some hundred times a second, and all that
         is to be found is its end: it is looked at now and then.
         """
-        at, revision = self._looked.get(uid, (-math.inf, 0))
+        at, revision = self._last_looks.get(uid, (-math.inf, 0))
         rest = at + _LOCAL_PAUSE_S - time.monotonic()
         if rest > 0:
             return ReconcileResult(revision, self._clock() + timedelta(seconds=rest))
-        self._looked.pop(uid, None)
+        self._last_looks.pop(uid, None)
         result = await super().reconcile(uid)
         if result == ReconcileResult():  # it is gone
             self._removal.forget(uid)
@@ -223,7 +223,7 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         if record.spec.local:  # its loops say what became of trials
             decision = decide(record, ObservedTrials(), self._clock(), suggest)
             if decision.status is None and not record.status.phase.over:
-                self._looked[record.key.uid] = time.monotonic(), record.revision
+                self._last_looks[record.key.uid] = time.monotonic(), record.revision
             return decision
         begin_step("look at the trials")
         jobs = await self._offload.long(record.key.org, self._trials.seen, record)

@@ -45,7 +45,7 @@ class Suggestions:
     def __init__(self, tuner: Tuner, wake: Callable[[str], None]) -> None:
         self._tuner = tuner
         self._wake = wake
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._histories = Histories()
         self._answers: dict[str, _Answer] = {}
         self._waiting: dict[str, tuple[int, float]] = {}
@@ -56,7 +56,7 @@ class Suggestions:
         try:
             await asyncio.Event().wait()
         finally:
-            tasks = list(self._asking.values())
+            tasks = list(self._tasks.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -87,10 +87,10 @@ class Suggestions:
             self._waiting[uid] = (problem.number, self._now())
             asyncio.get_running_loop().call_later(_PATIENCE_S, self._wake, uid)
         answer = self._answers.get(uid)
-        if uid in self._asking or (answer is not None and answer.problem == problem):
+        if uid in self._tasks or (answer is not None and answer.problem == problem):
             return
         name = choose_algorithm(record.spec.algorithm, problem)
-        self._asking[uid] = asyncio.create_task(self._ask(record.key, name, problem))
+        self._tasks[uid] = asyncio.create_task(self._ask(record.key, name, problem))
 
     def forget(self, uid: str) -> None:
         """The study has what it asked for, or wants nothing any more."""
@@ -107,7 +107,7 @@ class Suggestions:
             why = f"trial {problem.number} is a point of qmc instead: {error.message}"
             suggestion = Suggestion(qmc.suggest(problem), why)
         finally:
-            self._asking.pop(uid, None)
+            self._tasks.pop(uid, None)
         failpoints.here("study.suggest.after")
         self._answers[uid] = _Answer(problem, suggestion)
         self._wake(uid)

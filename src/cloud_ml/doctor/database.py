@@ -8,7 +8,7 @@ from cloud_ml import data_folder
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.errors import CloudMlError
 from cloud_ml.settings import Settings
-from cloud_ml.state.sql.inspection import DatabaseInspection, glance
+from cloud_ml.state.sql.inspection import DatabaseInspection, inspect_database
 from cloud_ml.state.sql.migrations import HEAD
 
 _AREA = Area("database")
@@ -17,7 +17,7 @@ _AREA = Area("database")
 def examine(settings: Settings) -> Iterator[Finding]:
     """Ask the database what it is; nothing is changed."""
     try:
-        found = glance(settings.database_url)
+        found = inspect_database(settings.database_url)
     except CloudMlError as error:
         yield _AREA.problem("kind", error.message, error.hint or "`cloudml server check` says more")
         return

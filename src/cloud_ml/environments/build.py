@@ -253,7 +253,7 @@ class _Maker:
         file = self.request.trainer
         if file is None:
             return None
-        workshop = TrainerBuilder(
+        builder = TrainerBuilder(
             folder=self.stock.tenant_folder / "trainers",
             locks=self.stock.tenant_folder / "locks",
             sandbox=self.stock.sandbox,
@@ -262,7 +262,7 @@ class _Maker:
             timeout_s=self.stock.timeout_s,
             leases=self.stock.leases,
         )
-        return workshop.stage(self.request, file, digest)
+        return builder.stage(self.request, file, digest)
 
     def _runtime(
         self, trainer: Trainer | None, needed: list[Requirement]

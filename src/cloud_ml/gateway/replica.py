@@ -98,24 +98,24 @@ class Replica:
         now = self._loop.time()
         return now < self._shunned_until or now < self._barred_until
 
-    def grpc(self, errand: PendingCall) -> None:
-        """Give the errand the connection for gRPC, now or when it is made."""
+    def grpc(self, pending: PendingCall) -> None:
+        """Give the call the connection for gRPC, now or when it is made."""
         if self._grpc is not None and self._grpc.open:
-            errand.over(self._grpc)
+            pending.over(self._grpc)
             return
-        self._wanted.append(errand)
+        self._wanted.append(pending)
         if len(self._wanted) == 1:
             self._begin(self._connect_grpc())
 
-    def http(self, errand: PendingCall) -> None:
-        """Give the errand a connection for HTTP/1.1 that nobody uses."""
+    def http(self, pending: PendingCall) -> None:
+        """Give the call a connection for HTTP/1.1 that nobody uses."""
         while self._idle:
             client = self._idle.pop()
             if client.open:
                 self._busy.add(client)
-                errand.over(client)
+                pending.over(client)
                 return
-        self._begin(self._connect_http(errand))
+        self._begin(self._connect_http(pending))
 
     def tick(self) -> None:
         """A second passed."""
@@ -185,11 +185,11 @@ class Replica:
         # Taken out first: who fails may ask for a connection again at once, which begins the next
         # try.
         wanted, self._wanted = self._wanted, deque()
-        for errand in wanted:
+        for pending in wanted:
             if client is not None and client.open:
-                errand.over(client)
+                pending.over(client)
             else:
-                errand.failed(refused=True)
+                pending.failed(refused=True)
         # ``leave`` came while the connection was made, and had none to tell.
         if self.gone and client is not None:
             client.leave()
@@ -201,16 +201,16 @@ class Replica:
         if not client.lost:
             self._draining.add(client)
 
-    async def _connect_http(self, errand: PendingCall) -> None:
+    async def _connect_http(self, pending: PendingCall) -> None:
         try:
             client = Http1Client(self._limits, self._free, self._lost_http, **self._shared)
             await self._open(lambda: client)
         except (Unavailable, OSError):
             self._shun()
-            errand.failed(refused=True)
+            pending.failed(refused=True)
             return
         self._busy.add(client)
-        errand.over(client)
+        pending.over(client)
 
     def _free(self, client: Http1Client) -> None:
         self._busy.discard(client)

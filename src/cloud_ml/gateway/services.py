@@ -258,7 +258,7 @@ class Service:
             return
         call.waiting_since = now
         self._waiting.append(call)
-        self._look_again()
+        self._retry_soon()
 
     def _wait_refusal(self, call: Call, now: float) -> Refusal | None:
         if now >= call.deadline:
@@ -267,7 +267,7 @@ class Service:
             return answers.NOBODY
         return answers.TOO_MANY if len(self._waiting) >= self.bounds.waiting else None
 
-    def _look_again(self) -> None:
+    def _retry_soon(self) -> None:
         if self._again is None:
             self._again = self._loop.call_later(_AGAIN_S, self._try_waiting)
 

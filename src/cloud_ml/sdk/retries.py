@@ -63,7 +63,7 @@ def is_repeatable(method: str, *, idempotency_key: str | None) -> bool:
 
 def delay_before_retry(
     policy: RetryPolicy,
-    trouble: AttemptFailure,
+    failure: AttemptFailure,
     *,
     repeatable: bool,
     attempt: int,
@@ -74,15 +74,15 @@ def delay_before_retry(
 
     Args:
         policy: How stubborn to be.
-        trouble: What became of the try.
+        failure: What became of the try.
         repeatable: See ``is_repeatable``.
         attempt: Tries so far, at least 1.
         luck: A random number from 0 to 1.
         retry_after_s: What the server asked for, if it did.
     """
-    if trouble is AttemptFailure.FINAL or attempt >= policy.attempts:
+    if failure is AttemptFailure.FINAL or attempt >= policy.attempts:
         return None
-    if not repeatable and trouble is not AttemptFailure.UNSENT:
+    if not repeatable and failure is not AttemptFailure.UNSENT:
         return None
     if retry_after_s is not None:
         return retry_after_s if retry_after_s <= policy.patience_s else None

@@ -127,19 +127,19 @@ class Batcher:
     """
 
     def __init__(
-        self, model: Model, signature: Signature, workshop: BatchContext, queue: ModelQueue
+        self, model: Model, signature: Signature, context: BatchContext, queue: ModelQueue
     ) -> None:
         self._model = model
         self._signature = signature
-        self._policy = workshop.policy
-        self._loop = workshop.loop
+        self._policy = context.policy
+        self._loop = context.loop
         self._queue = queue
         self._groups: dict[tuple[Shape, ...], list[Request]] = {}
         self._waiting = 0
         self._oldest = 0.0  # when the first of those that wait came
-        self._pace = LatencyEstimate()
-        self.least_seconds = self._pace.least
-        self._portions = BatchSizer(workshop.policy.inline_s)
+        self._estimate = LatencyEstimate()
+        self.least_seconds = self._estimate.least
+        self._sizer = BatchSizer(context.policy.inline_s)
         self.runs = 0
         self.rows = 0
         self.tally = Tally()
@@ -180,7 +180,7 @@ class Batcher:
         if not self._signature.batched:
             return 1
         most = self._policy.max_batch_rows
-        return self._portions.limit(tails, waiting, most) if self._portions.searches else most
+        return self._sizer.limit(tails, waiting, most) if self._sizer.searches else most
 
     def take(self, tails: tuple[Shape, ...], waiting: list[Request]) -> Batch:
         """Take the next batch from a group, without those who do not want an answer any more."""
@@ -258,11 +258,11 @@ class Batcher:
 
         ``copying`` is how long it took to bring the rows to one place.
         """
-        self._pace.add(tails, rows, took)
+        self._estimate.add(tails, rows, took)
         inline_s = self._policy.inline_s
-        long = took > inline_s and self._pace.least(tails, rows) > inline_s
-        if long or (self._portions.searches and self._portions.follows(tails)):
-            self._portions.ran(tails, rows, took + copying)
+        long = took > inline_s and self._estimate.least(tails, rows) > inline_s
+        if long or (self._sizer.searches and self._sizer.follows(tails)):
+            self._sizer.ran(tails, rows, took + copying)
 
     def _outcome(self, outputs: Sequence[Array], rows: int, filled: int) -> Outcome:
         """What came back, if it can be split: as many rows as went in, without those that only

@@ -16,17 +16,17 @@ class LoadedVersion:
     """A loaded model with the queues in front of it. ``platform`` names its format."""
 
     def __init__(
-        self, name: str, number: int, model: Model, workshop: BatchContext, platform: str = ""
+        self, name: str, number: int, model: Model, context: BatchContext, platform: str = ""
     ) -> None:
         self.name = name
         self.number = number
         self.model = model
-        self.max_batch_rows = workshop.policy.max_batch_rows
+        self.max_batch_rows = context.policy.max_batch_rows
         self.platform = platform
-        self._queue = workshop.queue()
-        self._workshop = workshop
+        self._queue = context.queue()
+        self._context = context
         self._batchers = {
-            each.name: Batcher(model, each, workshop, self._queue)
+            each.name: Batcher(model, each, context, self._queue)
             for each in model.signatures.values()
         }
         self._unbatched: dict[str, Batcher] = {}
@@ -86,14 +86,14 @@ class LoadedVersion:
             return usual
         alone = self._unbatched.get(signature.name)
         if alone is None:
-            alone = Batcher(_JudgesRows(self.model), signature, self._workshop, self._queue)
+            alone = Batcher(_JudgesRows(self.model), signature, self._context, self._queue)
             alone.tally = usual.tally
             self._unbatched[signature.name] = alone
         return alone
 
     def _make_with_all_outputs(self, signature: Signature, usual: Batcher) -> Batcher:
         """The queue for requests that name an output which is computed on request only."""
-        made = Batcher(AliasedModel(self.model), signature, self._workshop, self._queue)
+        made = Batcher(AliasedModel(self.model), signature, self._context, self._queue)
         # Counted together: metrics are by signature, whatever a request wants of it.
         made.tally = usual.tally
         self._with_all_outputs[signature] = made

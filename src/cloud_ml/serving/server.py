@@ -61,10 +61,10 @@ class ModelServer:
             # Before it listens: who can connect finds models that answer, or the reason why not.
             await self._unless(leave, life.start())
             methods = all_methods(
-                self.table, life.keeper,
+                self.table, life.manager,
                 control=settings.allow_model_control, message_bytes=settings.max_message_bytes,
             )  # fmt: skip
-            http = self._http_service(methods.refusals, life.keeper)
+            http = self._http_service(methods.refusals, life.manager)
             http_limits = Http1Limits(
                 body_bytes=settings.max_message_bytes,
                 answer_s=settings.rest_timeout_s,
@@ -135,12 +135,12 @@ class ModelServer:
                 made.append(bound)
         return made
 
-    def _http_service(self, refusals: Refusals, keeper: VersionManager) -> HttpService:
+    def _http_service(self, refusals: Refusals, manager: VersionManager) -> HttpService:
         """Answers requests of HTTP, whichever version."""
         doors = (
-            RestRoutes(self.table, keeper),
-            OpenInferenceRoutes(self.table, keeper, control=self._settings.allow_model_control),
-            InvocationsDoor(self.table, keeper),
+            RestRoutes(self.table, manager),
+            OpenInferenceRoutes(self.table, manager, control=self._settings.allow_model_control),
+            InvocationsDoor(self.table, manager),
             MetricsDoor(self.table, refusals, self._alive),
         )
         origins = self._settings.cors_origins

@@ -111,7 +111,7 @@ class Signature:
         return f"signature {self.name!r} takes ({given}) and gives ({back}){further}"
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def explained_refusals(self) -> Iterator[None]:
         """What is refused inside says what would be right."""
         try:
             yield

@@ -62,9 +62,11 @@ class RunFolders:
     def follow(self) -> None:
         """Link what is new from now on, in a thread."""
         if any(folder.each_child for folder in self._folders):
-            threading.Thread(target=self._look_again, name="run folders", daemon=True).start()
+            threading.Thread(
+                target=self._update_repeatedly, name="run folders", daemon=True
+            ).start()
 
-    def _look_again(self) -> None:
+    def _update_repeatedly(self) -> None:
         pause = threading.Event()
         while not pause.wait(LOOK_S):
             with contextlib.suppress(OSError):  # a full disk; the next look tries again

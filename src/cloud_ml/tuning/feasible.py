@@ -70,11 +70,11 @@ def feasible_points(
                 if first is None:
                     raise ValueError("no point keeps the constraints")
                 near = [first]
-            point = _near(space, constraints, luck.choice(near), luck, draws)
+            point = _point_near(space, constraints, luck.choice(near), luck, draws)
         yield point
 
 
-def _near(
+def _point_near(
     space: Sequence[Parameter],
     constraints: tuple[str, ...],
     known: Parameters,

@@ -28,10 +28,10 @@ class Offload:
     def __init__(
         self, threads: int = 8, *, long_threads: int = 16, share: int = 4, moving: int = 4
     ) -> None:
-        self._crew = ThreadPool(threads, "blocking")
+        self._pool = ThreadPool(threads, "blocking")
         self._long = ThreadPool(long_threads, "long", stuck_s=math.inf)
         self._share = share
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._semaphores: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._moving = asyncio.Semaphore(moving)
         self._stopping = threading.Event()
 
@@ -40,7 +40,7 @@ class Offload:
 
         A caller that is cancelled stops waiting; the call itself runs to its end.
         """
-        return await self._crew.do(functools.partial(function, *args, **kwargs))
+        return await self._pool.do(functools.partial(function, *args, **kwargs))
 
     async def moving(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for a piece of many bytes on its way: a few at once, whoever they belong to.
@@ -64,8 +64,8 @@ class Offload:
             args: Its arguments.
             kwargs: Its arguments by name.
         """
-        if (turns := self._turns.get(whose)) is None:
-            turns = self._turns[whose] = asyncio.Semaphore(self._share)
+        if (turns := self._semaphores.get(whose)) is None:
+            turns = self._semaphores[whose] = asyncio.Semaphore(self._share)
         await turns.acquire()
         try:
             running = self._long.do(functools.partial(function, *args, **kwargs))
@@ -84,4 +84,4 @@ class Offload:
         """Let calls under way end and the threads go."""
         self._stopping.set()
         self._long.close(drop_waiting=True)
-        self._crew.close()
+        self._pool.close()

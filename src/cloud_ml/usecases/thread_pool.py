@@ -55,7 +55,7 @@ class ThreadPool:
         more.
 
         Raises:
-            RuntimeError: The crew has been closed.
+            RuntimeError: The pool has been closed.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

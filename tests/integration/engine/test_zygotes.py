@@ -314,10 +314,10 @@ async def test_one_that_waits_is_held_to_its_limits(
     inside = _innermost(supervisor)
     groups = [hierarchy.group(name) for name in hierarchy.names()]
     group = next(group for group in groups if inside in group.processes())
-    doors = [Path(door).parent for door in group.doors()]
+    procs_files = [Path(door).parent for door in group.procs_files()]
     limits = {
         name: (door / name).read_text().split()[0]
-        for door in doors
+        for door in procs_files
         for name in _LIMITS
         if (door / name).exists()
     }

@@ -15,7 +15,7 @@ import pytest
 from cloud_ml.environments import evict
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.packages import resolve
-from cloud_ml.environments.packages.layers import _Words
+from cloud_ml.environments.packages.layers import _UvOutput
 from cloud_ml.environments.packages.requirements import BadRequirement, from_file_text
 from cloud_ml.environments.removing import remove
 from cloud_ml.environments.trainers import detect, modules, source_scan, trainer, wheels
@@ -104,7 +104,7 @@ def test_a_lock_beyond_its_bound_is_none(tmp_path: Path) -> None:
 
 def test_words_of_a_build_without_a_line_break_are_not_collected() -> None:
     def printing() -> None:
-        words = _Words(lambda _: None)
+        words = _UvOutput(lambda _: None)
         for _ in range(1000):
             words(b"x" * 65_536)
         assert len(words.kept) <= 65_537

@@ -21,13 +21,13 @@ from cloud_ml.sdk.models.inference import (
     ModelInputs,
     Table,
     are_named,
-    asking,
     authorization,
     by_name,
     given_inputs,
     input_types,
     only_output,
     refusal_of,
+    release_header,
     trained_columns,
 )
 
@@ -82,7 +82,7 @@ class AsyncPredictions:
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
             body=json.dumps(asked, default=for_json).encode(),
-            headers={"Content-Type": "application/json", **asking(release)},
+            headers={"Content-Type": "application/json", **release_header(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,
         )
@@ -130,7 +130,7 @@ class AsyncPredictions:
             name.lower(): value
             for name, value in authorization(self._credentials, self._endpoint).items()
         }
-        headers |= asking(release)
+        headers |= release_header(release)
         answer = await in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
         )  # fmt: skip
@@ -167,7 +167,7 @@ class AsyncPredictions:
         """What the model tells of itself; asked for once."""
         if release not in self._told:
             path = f"/v1/models/{segment(self.name)}/metadata"
-            request = Request("GET", path, headers=asking(release), read_timeout_s=timeout)
+            request = Request("GET", path, headers=release_header(release), read_timeout_s=timeout)
             self._told[release] = await self._transport.json(request)
         return self._told[release]
 

@@ -59,8 +59,8 @@ class ModelServiceReconciler:
         self,
         *,
         store: StateStore,
-        answering: ReadinessProber,
-        entrances: RoutePublisher,
+        prober: ReadinessProber,
+        publisher: RoutePublisher,
         scaling: Scaling,
         clock: Clock,
         offload: Offload,
@@ -77,8 +77,8 @@ class ModelServiceReconciler:
         self._defaults = defaults
         self._store = store
         self._keep_ended = keep_ended
-        self._answering = answering
-        self._entrances = entrances
+        self._prober = prober
+        self._publisher = publisher
         self._scaling = scaling
         self._clock = clock
         self._offload = offload
@@ -91,20 +91,20 @@ class ModelServiceReconciler:
             begin_step("read the record")
             service = await self._offload(self._store.get, MODEL_SERVICE, uid)
             if service is None:
-                self._answering.follow(uid, "", ())
-                self._entrances.forget(uid)
+                self._prober.follow(uid, "", ())
+                self._publisher.forget(uid)
                 self._scaling.forget(uid)
                 self._without_port.discard(uid)
                 return ReconcileResult()
             begin_step("read its replicas")
             records = await self._offload(self._replicas, uid)
             asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
-            self._answering.follow(uid, service.spec.submitted.model_name, asked)
+            self._prober.follow(uid, service.spec.submitted.model_name, asked)
             begin_step("ask its replicas")
-            await self._answering.asked(asked)
+            await self._prober.asked(asked)
             if not service.status.port and service.delete_requested_at is None:
                 begin_step("choose a port")
-                port = await self._entrances.choose(service)
+                port = await self._publisher.choose(service)
                 if port and await self._commit(service, replace(service.status, port=port), ()):
                     continue
                 if not port and await self._tell_no_port(service):
@@ -126,7 +126,7 @@ class ModelServiceReconciler:
                 begin_step("tell the gateway")
                 # Update the route before stopping replicas, so that no call reaches a stopped
                 # one.
-                await self._entrances.show(service, records, wait=leaving)
+                await self._publisher.show(service, records, wait=leaving)
                 for action in decision.actions:
                     begin_step("make and end replicas")
                     await self._offload(self._perform, service, action)
@@ -144,7 +144,7 @@ class ModelServiceReconciler:
             return False
         self._without_port.add(service.key.uid)
         said = Event(
-            self._clock(), "NoPort", self._entrances.no_port(service.key.org), EventType.WARNING
+            self._clock(), "NoPort", self._publisher.no_port(service.key.org), EventType.WARNING
         )
         return await self._commit(service, service.status, [said])
 
@@ -195,11 +195,10 @@ class ModelServiceReconciler:
             template=release_of(record),
             phase=status.phase,
             reason=status.reason,
-            message=status.message or self._answering.why_not(record.key.uid),
-            ready=status.phase is Phase.RUNNING and self._answering.ready(record.key.uid),
+            message=status.message or self._prober.why_not(record.key.uid),
+            ready=status.phase is Phase.RUNNING and self._prober.ready(record.key.uid),
             attempt=status.attempt,
-            load_failed=status.phase is Phase.RUNNING
-            and self._answering.load_failed(record.key.uid),
+            load_failed=status.phase is Phase.RUNNING and self._prober.load_failed(record.key.uid),
             leaving=record.delete_requested_at is not None
             or record.spec.workload.desired is Desired.STOPPED,
             deleting=record.delete_requested_at is not None,

@@ -51,7 +51,7 @@ class FailedPasses:
         self._clock = clock
         self._offload = offload
         self._failures: dict[str, _Failures] = {}
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def note(self, uid: str, error: Exception) -> float:
         """A pass of the record has failed; returns how many seconds to wait for the next one."""
@@ -83,16 +83,16 @@ class FailedPasses:
 
     def close(self) -> None:
         """Write no more events."""
-        for task in list(self._telling.values()):
+        for task in list(self._tasks.values()):
             task.cancel()
 
     def _begin_to_tell(self, uid: str, failures: _Failures, sentence: str) -> None:
         """Write an event; a store that does not answer must not hold up a worker, nor be asked
         twice at once.
         """
-        if uid not in self._telling:
-            task = self._telling[uid] = asyncio.create_task(self._tell(uid, failures, sentence))
-            task.add_done_callback(lambda _: self._telling.pop(uid, None))
+        if uid not in self._tasks:
+            task = self._tasks[uid] = asyncio.create_task(self._tell(uid, failures, sentence))
+            task.add_done_callback(lambda _: self._tasks.pop(uid, None))
 
     async def _tell(self, uid: str, failures: _Failures, sentence: str) -> None:
         now, period = self._clock(), timedelta(seconds=self._settings.failure_event_s)

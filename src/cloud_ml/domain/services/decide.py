@@ -249,7 +249,7 @@ def _stands(
             return ServicePhase.SAVED, "", ""
         return (ServicePhase.STOPPING if replicas else ServicePhase.STOPPED), Reason.CANCELLED, ""
     ready = sum(replica.ready for replica in serving)
-    reason, message = _trouble(service, replicas, serving)
+    reason, message = _failure_reason(service, replicas, serving)
     if ready >= count:
         return ServicePhase.RUNNING, reason, message
     if ready or any(each.hopeless for each in serving):
@@ -259,7 +259,7 @@ def _stands(
     return ServicePhase.STARTING, reason, message
 
 
-def _trouble(
+def _failure_reason(
     service: ServiceRecord, replicas: Sequence[SeenReplica], serving: Sequence[SeenReplica]
 ) -> tuple[str, str]:
     """What keeps the service from answering as it is wanted, if anything does: a reason and a

@@ -171,7 +171,7 @@ def parse_constraint(text: str) -> Constraint:
         comparisons.append(reader.take())
         sums.append(tuple(reader.sum(0)))
     if reader.peek() or not comparisons:
-        raise ValueError(reader.trouble("a comparison"))
+        raise ValueError(reader.syntax_error("a comparison"))
     return Constraint(text, tuple(sums), tuple(comparisons))
 
 
@@ -192,7 +192,7 @@ class _Reader:
         self._at += 1
         return self._tokens[self._at - 1][1]
 
-    def trouble(self, wanted: str) -> str:
+    def syntax_error(self, wanted: str) -> str:
         """What is wrong at the next token."""
         _, token, place = self._tokens[self._at]
         there = f"{token[:20]!r}" if token else "the end"
@@ -229,10 +229,10 @@ class _Reader:
                 self.take()
                 yield from self.sum(depth + 1)
                 if self.peek() != ")":
-                    raise ValueError(self.trouble("')'"))
+                    raise ValueError(self.syntax_error("')'"))
                 self.take()
             case _:
-                raise ValueError(self.trouble("a number or a parameter"))
+                raise ValueError(self.syntax_error("a number or a parameter"))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str, int]]:

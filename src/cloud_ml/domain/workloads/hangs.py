@@ -42,7 +42,9 @@ class Activity:
         """It has said something."""
         return replace(self, alive_at=now)
 
-    def looked(self, now: float, cpu_seconds: float, *, idle_cores: float = IDLE_CORES) -> Activity:
+    def after_look(
+        self, now: float, cpu_seconds: float, *, idle_cores: float = IDLE_CORES
+    ) -> Activity:
         """It has used so much processor time in all. Less than ``idle_cores`` is no sign of life."""
         elapsed, used = now - self.looked_at, cpu_seconds - self.cpu_seconds
         if used >= max(idle_cores * elapsed, _LEAST_USED_S):

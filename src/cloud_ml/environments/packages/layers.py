@@ -93,7 +93,7 @@ class Store:
         """Install into ``out``, again where the network failed."""
         for number in range(1, self.tries + 1):
             remove(out / "site-packages")
-            words = _Words(self.log)
+            words = _UvOutput(self.log)
             code = self.uv.run(
                 _arguments(requirements, out / "site-packages", hashed=" @ git+" not in lock),
                 output=words,
@@ -126,7 +126,7 @@ _LINE_BYTES = 8192
 _TOLD = (b"Downloading ", b"Downloaded ", b"Installed ")
 
 
-class _Words(process.OutputTail):
+class _UvOutput(process.OutputTail):
     """Keeps what uv says, and passes lines about big downloads and what takes long on as they
     come.
     """

@@ -175,7 +175,7 @@ class Stock:
             (self.private, wider),
         ]
         tries = tries[2:] if remote else tries
-        telling: resolve.NoSolution | None = None
+        best_known: resolve.NoSolution | None = None
         for uv, question in tries:
             try:
                 lock = self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known)
@@ -183,13 +183,13 @@ class Stock:
                     return lock, uv
                 return self._newer_by_builds(lock, question, needed, interpreter) or (lock, uv)
             except resolve.NoSolution as failure:
-                if telling is None or not is_of_network(failure.words):
-                    telling = failure
+                if best_known is None or not is_of_network(failure.words):
+                    best_known = failure
                 if resolve.is_unknown_package(failure.words):
                     break
-        assert telling is not None
-        self.log(telling.words)
-        raise telling
+        assert best_known is not None
+        self.log(best_known.words)
+        raise best_known
 
     def _newer_by_builds(
         self,

@@ -63,7 +63,7 @@ class DirectBodyReader(asyncio.BufferedProtocol):
         self._connection = connection
         self._transport = transport
         self._scratch = _scratch.memory
-        self._glance = self._scratch[:GLANCE]
+        self._first_bytes = self._scratch[:GLANCE]
         self._placed = False
         self._without = 0  # reads since the last long body
         _hand_over(transport, self)
@@ -75,7 +75,7 @@ class DirectBodyReader(asyncio.BufferedProtocol):
             self._placed = True
             return room
         before, self._placed = self._placed, False
-        return self._glance if before else self._scratch
+        return self._first_bytes if before else self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self._connection

@@ -71,7 +71,7 @@ def authorization(
     return {"Authorization": f"Bearer {token_for(credentials)}"}
 
 
-def asking(release: str | None) -> dict[str, str]:
+def release_header(release: str | None) -> dict[str, str]:
     """The header that names the release which is to answer.
 
     Raises:

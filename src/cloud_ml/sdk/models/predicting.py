@@ -21,13 +21,13 @@ from cloud_ml.sdk.models.inference import (
     ModelInputs,
     Table,
     are_named,
-    asking,
     authorization,
     by_name,
     given_inputs,
     input_types,
     only_output,
     refusal_of,
+    release_header,
     trained_columns,
 )
 from cloud_ml.sdk.transport import Transport
@@ -83,7 +83,7 @@ class Predictions:
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
             body=json.dumps(asked, default=for_json).encode(),
-            headers={"Content-Type": "application/json", **asking(release)},
+            headers={"Content-Type": "application/json", **release_header(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,
         )
@@ -131,7 +131,7 @@ class Predictions:
             name.lower(): value
             for name, value in authorization(self._credentials, self._endpoint).items()
         }
-        headers |= asking(release)
+        headers |= release_header(release)
         answer = in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
         )  # fmt: skip
@@ -164,7 +164,7 @@ class Predictions:
         """What the model tells of itself; asked for once."""
         if release not in self._told:
             path = f"/v1/models/{segment(self.name)}/metadata"
-            request = Request("GET", path, headers=asking(release), read_timeout_s=timeout)
+            request = Request("GET", path, headers=release_header(release), read_timeout_s=timeout)
             self._told[release] = self._transport.json(request)
         return self._told[release]
 

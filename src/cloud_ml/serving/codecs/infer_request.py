@@ -43,7 +43,7 @@ def arrays_of(signature: Signature, asked: Any) -> list[Array]:
     Raises:
         BadRequest: where they are not what the signature takes.
     """
-    with signature.told():
+    with signature.explained_refusals():
         return _arrays_of(signature, asked)
 
 

@@ -64,7 +64,7 @@ def arrays_of(signature: Signature, protos: Mapping[str, Any]) -> list[Array]:
     arrays = []
     for spec in signature.inputs:
         proto = protos[spec.name]
-        with signature.told():
+        with signature.explained_refusals():
             signature.check_tensor(spec, dtype_of(spec.name, proto), shape_of(spec.name, proto))
             arrays.append(decode(spec.name, proto))
     return arrays

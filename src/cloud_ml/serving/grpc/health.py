@@ -19,12 +19,12 @@ class Health:
     ``services`` are the names that can be asked for; the empty one is the server as a whole.
     """
 
-    def __init__(self, keeper: VersionManager, services: frozenset[str]) -> None:
-        self._keeper = keeper
+    def __init__(self, manager: VersionManager, services: frozenset[str]) -> None:
+        self._manager = manager
         self._services = services
         self._watchers: list[_Watcher] = []
         self._prune_at = _WATCHERS_LOOKED_AFTER
-        keeper.changed(self._tell)
+        manager.changed(self._tell)
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -44,7 +44,7 @@ class Health:
         """How a service is; ``SERVICE_UNKNOWN`` for one that is not here."""
         if service and service not in self._services:
             return SERVICE_UNKNOWN
-        return SERVING if self._keeper.ready else NOT_SERVING
+        return SERVING if self._manager.ready else NOT_SERVING
 
     def _check(self, _call: GrpcCall, asked: Any) -> Any:
         status = self.status(asked.service)

@@ -41,14 +41,14 @@ class Methods:
 
 
 def all_methods(
-    table: ModelTable, keeper: VersionManager, *, control: bool, message_bytes: int = 64 << 20
+    table: ModelTable, manager: VersionManager, *, control: bool, message_bytes: int = 64 << 20
 ) -> Methods:
     """The methods of a server.
 
     ``control`` allows callers to change what it serves; ``message_bytes`` bounds requests on a
     stream of inferences.
     """
-    models, inference = Models(table, keeper, control=control), Inference(table)
+    models, inference = Models(table, manager, control=control), Inference(table)
     names = [
         PREDICTION,
         MODELS,
@@ -57,16 +57,16 @@ def all_methods(
         HEALTH,
         *(f"{REFLECTION}.{each}.ServerReflection" for each in GENERATIONS),
     ]
-    mlserver = Repository(MLSERVER_REPOSITORY.rpartition(".")[0], keeper, control=control)
+    mlserver = Repository(MLSERVER_REPOSITORY.rpartition(".")[0], manager, control=control)
     infer = Infer(table)
     stream_infer = StreamInfer(infer, message_bytes)
-    health = Health(keeper, frozenset(names))
+    health = Health(manager, frozenset(names))
     unary: dict[str, Method] = {
         f"/{PREDICTION}/Predict": Prediction(table).predict,
         f"/{OPEN_INFERENCE}/ModelInfer": infer.infer,
         **methods_of(PREDICTION, {**inference.handlers, **models.prediction}),
         **methods_of(MODELS, models.service),
-        **methods_of(OPEN_INFERENCE, OpenInference(table, keeper, control=control).handlers),
+        **methods_of(OPEN_INFERENCE, OpenInference(table, manager, control=control).handlers),
         **methods_of(MLSERVER_REPOSITORY, mlserver.handlers),
         **methods_of(HEALTH, health.handlers),
     }

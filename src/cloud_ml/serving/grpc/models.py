@@ -23,9 +23,9 @@ class Models:
     any folder.
     """
 
-    def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
+    def __init__(self, table: ModelTable, manager: VersionManager, *, control: bool) -> None:
         self._table = table
-        self._keeper = keeper
+        self._manager = manager
         self._control = control
 
     @property
@@ -66,10 +66,10 @@ class Models:
             if number is None:
                 raise ModelNotFound(f"model {spec.name!r} has no label {spec.version_label!r}")
         made = message("tensorflow.serving.GetModelStatusResponse")()
-        statuses = self._keeper.statuses(spec.name, number)
+        statuses = self._manager.statuses(spec.name, number)
         if not statuses:
             raise ModelNotFound(
-                f"no version of model {spec.name!r} is known: {self._keeper.why_not(spec.name)}"
+                f"no version of model {spec.name!r} is known: {self._manager.why_not(spec.name)}"
             )
         for status in statuses:
             version = made.model_version_status.add(version=status.number, state=int(status.phase))
@@ -91,7 +91,7 @@ class Models:
                 made.status.error_code = 0
                 reply(call, made)
 
-        self._keeper.reload(wanted, done)
+        self._manager.reload(wanted, done)
 
 
 def _signatures(version: LoadedVersion) -> Any:

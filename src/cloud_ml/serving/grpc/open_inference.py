@@ -21,10 +21,10 @@ class OpenInference:
     unload models.
     """
 
-    def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
+    def __init__(self, table: ModelTable, manager: VersionManager, *, control: bool) -> None:
         self._table = table
-        self._keeper = keeper
-        self._repository = Repository("inference", keeper, control=control)
+        self._manager = manager
+        self._repository = Repository("inference", manager, control=control)
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -32,7 +32,7 @@ class OpenInference:
         return {
             "ServerLive": lambda _call, _asked: _make_message("ServerLiveResponse", live=True),
             "ServerReady": lambda _call, _asked: _make_message(
-                "ServerReadyResponse", ready=self._keeper.ready
+                "ServerReadyResponse", ready=self._manager.ready
             ),
             "ModelReady": self._model_ready,
             "ServerMetadata": self._server,

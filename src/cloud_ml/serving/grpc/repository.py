@@ -18,9 +18,9 @@ class Repository:
     ``package`` is that of its messages.
     """
 
-    def __init__(self, package: str, keeper: VersionManager, *, control: bool) -> None:
+    def __init__(self, package: str, manager: VersionManager, *, control: bool) -> None:
         self._package = package
-        self._keeper = keeper
+        self._manager = manager
         self._control = control
 
     @property
@@ -34,16 +34,16 @@ class Repository:
 
     def _index(self, _call: GrpcCall, asked: Any) -> Any:
         _check_repository(asked)
-        entries = model_documents.repository_index(self._keeper, only_ready=asked.ready)
+        entries = model_documents.repository_index(self._manager, only_ready=asked.ready)
         return message(f"{self._package}.RepositoryIndexResponse")(models=entries)
 
     def _load(self, call: GrpcCall, asked: Any) -> None:
         self._check_allowed(asked)
-        self._keeper.load(asked.model_name, self._done(call, "RepositoryModelLoadResponse"))
+        self._manager.load(asked.model_name, self._done(call, "RepositoryModelLoadResponse"))
 
     def _unload(self, call: GrpcCall, asked: Any) -> None:
         self._check_allowed(asked)
-        self._keeper.unload(asked.model_name, self._done(call, "RepositoryModelUnloadResponse"))
+        self._manager.unload(asked.model_name, self._done(call, "RepositoryModelUnloadResponse"))
 
     def _check_allowed(self, asked: Any) -> None:
         if not self._control:

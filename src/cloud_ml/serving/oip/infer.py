@@ -11,7 +11,7 @@ from cloud_ml.serving.codecs import infer_parameters, json_answers, raw_tensors
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip import requests, templates
-from cloud_ml.serving.oip.requests import Wanted
+from cloud_ml.serving.oip.requests import RequestedOutput
 from cloud_ml.serving.oip.templates import Plan, Templates
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
@@ -26,7 +26,9 @@ class InferAnswer:
 
     __slots__ = ("_described", "_lead", "_signature", "_wanted")
 
-    def __init__(self, version: LoadedVersion, signature: Signature, wanted: list[Wanted]) -> None:
+    def __init__(
+        self, version: LoadedVersion, signature: Signature, wanted: list[RequestedOutput]
+    ) -> None:
         lead = {"model_name": version.name, "model_version": str(version.number)}
         self._lead = orjson.dumps(lead)[:-1]
         self._signature = signature

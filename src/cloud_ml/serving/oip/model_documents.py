@@ -76,11 +76,11 @@ def _tensor_config(spec: TensorSpec, signature: Signature) -> Document:
     }
 
 
-def repository_index(keeper: VersionManager, *, only_ready: bool) -> list[Document]:
+def repository_index(manager: VersionManager, *, only_ready: bool) -> list[Document]:
     """The entries of ``RepositoryIndexResponse``: every version and its state."""
     entries: list[Document] = []
-    for name in keeper.names:
-        statuses = keeper.statuses(name)
+    for name in manager.names:
+        statuses = manager.statuses(name)
         entries += [
             {
                 "name": name,
@@ -92,5 +92,5 @@ def repository_index(keeper: VersionManager, *, only_ready: bool) -> list[Docume
             if each.phase is Phase.AVAILABLE or not only_ready
         ]
         if not statuses and not only_ready:
-            entries.append({"name": name, "state": "UNAVAILABLE", "reason": keeper.why_not(name)})
+            entries.append({"name": name, "state": "UNAVAILABLE", "reason": manager.why_not(name)})
     return entries

@@ -16,7 +16,7 @@ _NO_PARAMETERS: dict[str, Any] = {}
 _numbers = Numbers()
 
 
-class Wanted(NamedTuple):
+class RequestedOutput(NamedTuple):
     """An output that was asked for: its place in the signature, and whether its values come as
     bytes.
     """
@@ -213,7 +213,7 @@ def parameters_of(each: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[Wanted]]:
+def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[RequestedOutput]]:
     """What is wanted back, and the signature that gives it.
 
     Raises:
@@ -235,5 +235,6 @@ def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[Wanted]
     signature = signature.naming(names)
     places = signature.wanted(names)
     return signature, [
-        Wanted(place, way) for place, way in zip(places, ways or [usual] * len(places), strict=True)
+        RequestedOutput(place, way)
+        for place, way in zip(places, ways or [usual] * len(places), strict=True)
     ]

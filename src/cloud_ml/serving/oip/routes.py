@@ -29,9 +29,9 @@ class OpenInferenceRoutes:
     and unload them.
     """
 
-    def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
+    def __init__(self, table: ModelTable, manager: VersionManager, *, control: bool) -> None:
         self._table = table
-        self._keeper = keeper
+        self._manager = manager
         self._control = control
         self._templates = Templates()
         self._plain: dict[tuple[str, str], Answer] = {
@@ -59,9 +59,9 @@ class OpenInferenceRoutes:
                     "models cannot be changed by callers: start the server with "
                     "--allow_model_control"
                 )
-            keeper = self._keeper
+            manager = self._manager
             return _Change(
-                keeper.load if changed[2] == "load" else keeper.unload, decode_part(changed[1])
+                manager.load if changed[2] == "load" else manager.unload, decode_part(changed[1])
             )
         name, number, verb = found.groups()
         choice = Choice(decode_part(name), int(number) if number else None)
@@ -87,7 +87,7 @@ class OpenInferenceRoutes:
         call.json(b'{"live":true}')
 
     def _ready(self, call: HttpCall, _body: bytes) -> None:
-        unready = self._keeper.unready
+        unready = self._manager.unready
         if unready:
             why = f"not every model answers: {', '.join(unready)}"
             call.json(orjson.dumps({"ready": False, "error": why}), 503)
@@ -97,7 +97,7 @@ class OpenInferenceRoutes:
     def _index(self, call: HttpCall, body: bytes) -> None:
         only_ready = document(body).get("ready", False) is True if body else False
         call.json(
-            orjson.dumps(model_documents.repository_index(self._keeper, only_ready=only_ready))
+            orjson.dumps(model_documents.repository_index(self._manager, only_ready=only_ready))
         )
 
 

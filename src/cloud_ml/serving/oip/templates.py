@@ -106,7 +106,7 @@ class Plan:
     timeout_s: float = 0.0
 
 
-class Template:
+class RequestLayout:
     """A plan, and where the values of its inputs stand."""
 
     __slots__ = ("_inputs", "_lists", "_plan")
@@ -142,10 +142,10 @@ class Templates:
     """The templates of all models, by who is asked and the text around the numbers."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, tuple[bytes, ...]], Template] = {}
+        self._known: dict[tuple[Any, tuple[bytes, ...]], RequestLayout] = {}
         self._generation = -1
 
-    def find(self, generation: int, choice: Any, around: tuple[bytes, ...]) -> Template | None:
+    def find(self, generation: int, choice: Any, around: tuple[bytes, ...]) -> RequestLayout | None:
         """What is known of such a request, while the models are those of this generation."""
         if generation != self._generation:
             self._known.clear()
@@ -168,7 +168,7 @@ class Templates:
             return
         if len(self._known) >= MAX_TEMPLATES:
             self._known.clear()
-        self._known[choice, given.around] = Template(plan, inputs, len(given.lists))
+        self._known[choice, given.around] = RequestLayout(plan, inputs, len(given.lists))
 
 
 def _inputs(

@@ -18,9 +18,9 @@ _MOST_CHARACTERS = 65_536
 class Status:
     """Answers with ``GetModelStatusResponse`` as JSON."""
 
-    def __init__(self, table: ModelTable, keeper: VersionManager, choice: Choice) -> None:
+    def __init__(self, table: ModelTable, manager: VersionManager, choice: Choice) -> None:
         self._table = table
-        self._keeper = keeper
+        self._manager = manager
         self._choice = choice
 
     def __call__(self, call: HttpCall, _body: bytes) -> None:
@@ -34,7 +34,7 @@ class Status:
                 "state": each.phase.name,
                 "status": {"error_code": CODES[each.code], "error_message": each.message},
             }
-            for each in self._keeper.statuses(name, number)
+            for each in self._manager.statuses(name, number)
         ]
         call.json(_pretty({"model_version_status": told}))
 

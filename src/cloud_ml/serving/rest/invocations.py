@@ -27,9 +27,9 @@ TARGET_MODEL = "x-amzn-sagemaker-target-model"
 class InvocationsDoor:
     """Predictions of the only model, or of the one that a request names."""
 
-    def __init__(self, table: ModelTable, keeper: VersionManager) -> None:
+    def __init__(self, table: ModelTable, manager: VersionManager) -> None:
         self._table = table
-        self._keeper = keeper
+        self._manager = manager
 
     def route(self, method: str, path: str, head: Head) -> Answer | None:
         """See ``rest.service.Door``."""
@@ -48,7 +48,7 @@ class InvocationsDoor:
         raise BadRequest(f"content-type is {kind[:50]!r}; application/json and text/csv are read")
 
     def _ping(self, call: HttpCall, _body: bytes) -> None:
-        unready = self._keeper.unready
+        unready = self._manager.unready
         if unready:
             call.refuse(503, f"not every model answers: {', '.join(unready)}")
         else:

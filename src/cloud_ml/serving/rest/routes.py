@@ -20,9 +20,9 @@ _LOOK = re.compile(_MODEL + "(/metadata)?", re.IGNORECASE)
 class RestRoutes:
     """TensorFlow Serving's interface over the models of a table."""
 
-    def __init__(self, table: ModelTable, keeper: VersionManager) -> None:
+    def __init__(self, table: ModelTable, manager: VersionManager) -> None:
         self._table = table
-        self._keeper = keeper
+        self._manager = manager
 
     def route(self, method: str, path: str, head: Head) -> Answer | None:
         """See ``rest.service.Door``."""
@@ -39,7 +39,7 @@ class RestRoutes:
             decode_part(label) if label else None,
         )
         if verb is None:
-            return Status(self._table, self._keeper, choice)
+            return Status(self._table, self._manager, choice)
         if verb == "/metadata":
             return Metadata(self._table, choice)
         if verb.lower() == "predict":

@@ -36,9 +36,9 @@ class HttpService:
     """
 
     def __init__(
-        self, doors: Sequence[HttpInterface], refusals: Refusals, cors: Cors | None = None
+        self, interfaces: Sequence[HttpInterface], refusals: Refusals, cors: Cors | None = None
     ) -> None:
-        self._doors = doors
+        self._interfaces = interfaces
         self._cors = cors
         self._refusals = refusals
 
@@ -57,7 +57,7 @@ class HttpService:
             head.target.partition("?")[0],
         )
         try:
-            for door in self._doors:
+            for door in self._interfaces:
                 found = door.route(method, path, head)
                 if found is not None:
                     return found

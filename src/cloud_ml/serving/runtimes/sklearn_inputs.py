@@ -80,7 +80,8 @@ def features_of(estimator: Any) -> Features:
         names = tuple(str(name) for name in estimator.feature_name_)
         return with_categories(int(estimator.n_features_in_), names, codes)
     entrance = next(
-        (each for each in _entrances(estimator) if _vectorizes(each) or _selects(each)), None
+        (each for each in _nested_estimators(estimator) if _vectorizes(each) or _selects(each)),
+        None,
     )
     if entrance is not None and _vectorizes(entrance):
         return Features(-1, {}, texts=True)
@@ -177,7 +178,7 @@ def _name_columns(rows: Array, names: Sequence[str]) -> Any:
     return import_framework("pandas").DataFrame(rows, columns=list(names))
 
 
-def _entrances(estimator: Any) -> Iterator[Any]:
+def _nested_estimators(estimator: Any) -> Iterator[Any]:
     """The estimator and those within it that get the same features, outermost first."""
     for _ in range(_DEEPEST):
         if estimator is None or isinstance(estimator, str):
@@ -230,7 +231,7 @@ def _selected_types(transformer: Any, count: int) -> dict[int, DType]:
         if isinstance(step, str) and step == "drop":
             continue
         selected = [int(place) for place in places.get(name, ())]
-        if not isinstance(step, str) and any(map(_vectorizes, _entrances(step))):
+        if not isinstance(step, str) and any(map(_vectorizes, _nested_estimators(step))):
             found.update(dict.fromkeys(selected, dtypes.STRING))
             continue
         types = _types(step, len(selected)) or [dtypes.DOUBLE] * len(selected)

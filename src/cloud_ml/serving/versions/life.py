@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 
 class Life:
-    """Starts the keeper of a server, and follows its configuration file."""
+    """Starts the version manager of a server, and follows its configuration file."""
 
-    def __init__(self, settings: Settings, table: ModelTable, workshop: BatchContext) -> None:
+    def __init__(self, settings: Settings, table: ModelTable, context: BatchContext) -> None:
         self._settings = settings
-        self._workshop = workshop
-        self._world = LoopTaskRunner(workshop.loop)
+        self._context = context
+        self._world = LoopTaskRunner(context.loop)
         self._text = ""
-        self.keeper = VersionManager(
+        self.manager = VersionManager(
             table, self._world, settings.rules, ModelOperations(self._load, self._open, give_back)
         )
 
@@ -48,7 +48,7 @@ class Life:
             self._text = self._read()
             configs = parse_config(self._text)
         begun = asyncio.Event()
-        self.keeper.start(configs, begun.set)
+        self.manager.start(configs, begun.set)
         await begun.wait()
         if self._settings.config_file is not None and self._settings.config_poll_s > 0:
             self._world.later(self._settings.config_poll_s, self._poll)
@@ -71,7 +71,7 @@ class Life:
         elif text != self._text:
             self._text = text
             try:
-                self.keeper.reload(parse_config(text), _log_result)
+                self.manager.reload(parse_config(text), _log_result)
             except ServingError as error:
                 _log_result(error)
 
@@ -86,7 +86,7 @@ class Life:
         return model
 
     def _open(self, name: str, number: int, model: Model, folder: Folder) -> LoadedVersion:
-        return LoadedVersion(name, number, model, self._workshop, platform_of(folder.path))
+        return LoadedVersion(name, number, model, self._context, platform_of(folder.path))
 
 
 def _log_result(error: ServingError | None) -> None:

@@ -61,7 +61,7 @@ class ModelRecord:
     config: ModelConfig
     records: dict[int, Record] = field(default_factory=dict)
     seen: Look = field(default_factory=Look)
-    looked: bool = False
+    scanned: bool = False
     gone: bool = False
     off: bool = False
     refresh: bool = False
@@ -123,12 +123,12 @@ class ModelRecord:
             each.replacing for each in self.records.values()
         )
         waits = self.seen.growing and not self.numbers(Phase.AVAILABLE)
-        return self.looked and not busy and not waits
+        return self.scanned and not busy and not waits
 
     @property
     def absent(self) -> bool:
         """Whether no files of any version are there that could be loaded."""
-        if self.gone or self.off or not self.looked or self.records:
+        if self.gone or self.off or not self.scanned or self.records:
             return False
         return bool(self.seen.error) or not (self.seen.whole or self.seen.growing)
 
@@ -162,7 +162,7 @@ class ModelRecord:
             return "its files are still being written"
         return (
             f"no version was found under {self.config.base}"
-            if self.looked
+            if self.scanned
             else "it was not looked for yet"
         )
 
@@ -195,7 +195,7 @@ class ModelRecord:
         """
         moved = config.base != self.config.base
         if moved or config.policy != self.config.policy or self.gone:
-            self.looked = False
+            self.scanned = False
         if moved:
             self.seen, self.refresh = Look(), True
         self.config, self.gone, self.off = config, False, False
@@ -214,4 +214,4 @@ class ModelRecord:
                         self.records[number].print != seen.whole[number].print
                     )
             self.refresh = False
-        self.looked = True
+        self.scanned = True

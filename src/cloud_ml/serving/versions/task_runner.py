@@ -50,12 +50,12 @@ class LoopTaskRunner:
         self._loop.call_later(seconds, call)
 
     def load(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        self._aside("load", work, done)
+        self._run_in_thread("load", work, done)
 
     def look(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        self._aside("look", work, done)
+        self._run_in_thread("look", work, done)
 
-    def _aside(
+    def _run_in_thread(
         self, name: str, work: Callable[[], T], done: Callable[[T | Exception], None]
     ) -> None:
         def run() -> None:

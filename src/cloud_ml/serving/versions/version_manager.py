@@ -74,7 +74,7 @@ class VersionManager:
         self._operations = operations
         self._models: dict[str, ModelRecord] = {}
         self._looking = False
-        self._look_again = False
+        self._changed_meanwhile = False
         self._waiting: list[tuple[tuple[str, ...], Callable[[], None]]] = []
         self._listeners: list[Callable[[], None]] = []
         self._wake_at: float | None = None
@@ -144,7 +144,7 @@ class VersionManager:
     def load(self, name: str, done: Done) -> None:
         """Load a configured model again that was unloaded, or whose files changed."""
         model = self._get_model(name)
-        model.off, model.looked, model.refresh = False, False, True
+        model.off, model.scanned, model.refresh = False, False, True
         for number in model.failed:
             record = model.records[number]
             record.attempts, record.failing_since, record.retry_at = 0, None, self._runner.now()
@@ -212,9 +212,9 @@ class VersionManager:
     def look(self) -> None:
         """Look at all folders soon, and act on what is there."""
         if self._looking:
-            self._look_again = True
+            self._changed_meanwhile = True
             return
-        self._looking, self._look_again = True, False
+        self._looking, self._changed_meanwhile = True, False
         interests = {
             name: (model.config, _with_settle(model.interest, self._rules.settle_s))
             for name, model in self._models.items()
@@ -238,7 +238,7 @@ class VersionManager:
             model = self._models.get(name)
             # It was configured anew while its former folder was looked at.
             if model is None or model.config is not config:
-                self._look_again = True
+                self._changed_meanwhile = True
                 continue
             if found.error and found.error != model.seen.error:
                 log.warning("model %s: %s", name, found.error)
@@ -246,7 +246,7 @@ class VersionManager:
             if found.growing:
                 self._runner.later(self._rules.settle_s, self.look)
         self._reconcile()
-        if self._look_again:
+        if self._changed_meanwhile:
             self.look()
 
     def _poll(self) -> None:
@@ -415,7 +415,7 @@ class VersionManager:
         log.error(
             "model %s version %s could not be loaded: %s", model.config.name, record.number, error
         )
-        model.looked = False
+        model.scanned = False
         self.look()  # who replaces it?
         self._runner.later(0, self._reconcile)
 

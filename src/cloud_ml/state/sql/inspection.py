@@ -34,7 +34,7 @@ class DatabaseInspection:
     schema: str | None = None
 
 
-def glance(url: str) -> DatabaseInspection:
+def inspect_database(url: str) -> DatabaseInspection:
     """Look at the database at ``url``.
 
     Raises:

@@ -58,7 +58,7 @@ class Writer:
         self._took = took
         self._queue = threading.Lock()  # guards the two below, for moments
         self._waiting: deque[_Task[Any]] = deque()
-        self._led = False
+        self._has_leader = False
         self._writing = threading.Lock()  # held while the engine is in use
         self._closed = False
 
@@ -96,7 +96,7 @@ class Writer:
     def _enqueue(self, task: _Task[Any]) -> None:
         with self._queue:
             self._waiting.append(task)
-            if not self._led:
+            if not self._has_leader:
                 self._pass_on()
 
     def _abandon(self, task: _Task[Any]) -> None:
@@ -123,8 +123,8 @@ class Writer:
 
     def _pass_on(self) -> None:
         """Wake the first in line to lead, if there is one."""
-        self._led = bool(self._waiting)
-        if self._led:
+        self._has_leader = bool(self._waiting)
+        if self._has_leader:
             self._waiting[0].leads = True
             self._waiting[0].wake()
 

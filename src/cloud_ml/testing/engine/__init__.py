@@ -11,8 +11,8 @@ pytest.register_assert_rewrite(
 from cloud_ml.testing.engine.arrays import ArrayContract  # noqa: E402 - rewriting comes first
 from cloud_ml.testing.engine.attempts import AttemptContract  # noqa: E402
 from cloud_ml.testing.engine.hangs import HangContract  # noqa: E402
+from cloud_ml.testing.engine.job_paths import PlaceContract  # noqa: E402
 from cloud_ml.testing.engine.nodes import NodeContract  # noqa: E402
-from cloud_ml.testing.engine.places import PlaceContract  # noqa: E402
 from cloud_ml.testing.engine.programs import HANGING, LISTENING  # noqa: E402
 from cloud_ml.testing.engine.tasks import TaskContract  # noqa: E402
 

@@ -71,7 +71,7 @@ class Programs:
         """Sends the text to the first who connects to the port, and ends."""
         return ("python3", "-c", SERVING, str(port), text)
 
-    def asking(self, host: str, port: int, text: str) -> tuple[str, ...]:
+    def calling(self, host: str, port: int, text: str) -> tuple[str, ...]:
         """Prints what it gets from there, which is ``text``."""
         del text
         return ("python3", "-c", ASKING, host, str(port))

@@ -146,7 +146,7 @@ class TaskContract(Programs):
         host = engine.places("any", names).hosts["worker-0"]
         gangs = []
         for text in ("first", "second"):
-            gang = several(self.serving(port, text), self.asking(host, port, text))
+            gang = several(self.serving(port, text), self.calling(host, port, text))
             server, client = gang.processes
             plans = (replace(server, ports=(port,)), client)
             gangs.append(replace(gang, processes=plans, completes=names, network="none"))

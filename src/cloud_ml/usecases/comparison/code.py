@@ -49,7 +49,7 @@ class CodeDifferences:
         self._storage = storage
         self._objects = objects
         self._compare_archives = compare_archives
-        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def between(
         self, first: TrainJobRecord, second: TrainJobRecord
@@ -58,7 +58,7 @@ class CodeDifferences:
         if first.status.trainer_digest == second.status.trainer_digest:
             return (), ""
         try:
-            with self._turns[first.key.org]:
+            with self._locks[first.key.org]:
                 found = self._compare_archives(self._code(first), self._code(second))
             files = [codec.decode(ComparedFile, one, ignore_unknown=True) for one in found]
         except CannotCompare as error:

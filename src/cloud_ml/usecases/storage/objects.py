@@ -134,7 +134,7 @@ class Storage:
             memory_bytes(self._settings.disk_reserve) if self._settings.disk_reserve else 0
         )
         self._counted = UsageCounter(objects, clock, self._settings)
-        self._coming_in = PendingUploads()
+        self._pending = PendingUploads()
 
     @property
     def settings(self) -> StorageSettings:
@@ -380,14 +380,14 @@ class Storage:
             return None
         # Read the pending uploads first: an upload that ends meanwhile counts twice, which is
         # better than not at all.
-        under_way = self._coming_in.under_way(org)
+        under_way = self._pending.under_way(org)
         usage = self.usage(org)
         parts = self._objects.multipart.held({item.bucket for item in usage.items})
         return max(0, limit - usage.bytes - parts - under_way)
 
     def share(self, org: str) -> Share:
         """The room for one more upload, shared with those that are under way."""
-        return self._coming_in.begin(org, self.room(org), self._check_disk)
+        return self._pending.begin(org, self.room(org), self._check_disk)
 
     def check_room(self, org: str, size: int, *, freed: int = 0) -> None:
         """Refuse ``size`` bytes that the quota has no room for; with none left, even an empty

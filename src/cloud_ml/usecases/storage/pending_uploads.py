@@ -57,10 +57,10 @@ class Share:
     """
 
     def __init__(
-        self, coming_in: PendingUploads, org: str, most: int | None, check: Callable[[], None]
+        self, pending: PendingUploads, org: str, most: int | None, check: Callable[[], None]
     ) -> None:
         self._check = check
-        self._coming_in = coming_in
+        self._pending = pending
         self._org = org
         self._most = most
         self._size = 0
@@ -73,19 +73,19 @@ class Share:
             OutOfSpace: The disk is nearly full.
         """
         self._check()
-        if not self._coming_in.move(self._org, size, size, self._most):
-            raise no_room(self._coming_in.left(self._org, self._most) + self._size)
+        if not self._pending.move(self._org, size, size, self._most):
+            raise no_room(self._pending.left(self._org, self._most) + self._size)
         self._size += size
 
     def keep(self) -> None:
         """The upload is whole: from now on it counts with what is there."""
         size, self._size = self._size, 0
-        self._coming_in.move(self._org, -size, 0, None)
+        self._pending.move(self._org, -size, 0, None)
 
     def drop(self) -> None:
         """The upload is given up; harmless after ``keep``."""
         size, self._size = self._size, 0
-        self._coming_in.move(self._org, -size, -size, None)
+        self._pending.move(self._org, -size, -size, None)
 
 
 def no_room(room: int) -> QuotaExceeded:

@@ -65,21 +65,21 @@ def test_who_uses_a_core_hardly_at_all_is_idle(cores: float, every_s: float, ali
     activity, now = Activity(0.0, 0.0), 0.0
     for _ in range(1 + int(60 / every_s)):
         now += every_s
-        activity = activity.looked(now, int(now * cores * 100) / 100)
+        activity = activity.after_look(now, int(now * cores * 100) / 100)
     assert (activity.alive_at > 50.0) == alive
     assert activity.spoken(now).alive_at == now
 
 
 def test_a_burst_after_a_long_silence_is_seen_at_the_next_look() -> None:
-    silent = Activity(0.0, 0.0).looked(1000.0, 0.0)
+    silent = Activity(0.0, 0.0).after_look(1000.0, 0.0)
     assert silent.alive_at == 0.0
-    assert silent.looked(1005.0, 2.0).alive_at == 1005.0
+    assert silent.after_look(1005.0, 2.0).alive_at == 1005.0
 
 
 def test_processor_time_does_not_count_where_busy_loops_wait() -> None:
-    spins = Activity(0.0, 0.0).looked(5.0, 5.0, idle_cores=math.inf)
+    spins = Activity(0.0, 0.0).after_look(5.0, 5.0, idle_cores=math.inf)
     assert (spins.alive_at, spins.looked_at, spins.cpu_seconds) == (0.0, 5.0, 5.0)
-    assert spins.looked(10.0, 10.0).alive_at == 10.0
+    assert spins.after_look(10.0, 10.0).alive_at == 10.0
 
 
 @pytest.mark.parametrize(

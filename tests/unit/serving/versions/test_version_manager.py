@@ -82,7 +82,7 @@ class Scene:
         self.closed: list[str] = []
         self.world = World()
         self.table = ModelTable()
-        self.keeper = VersionManager(
+        self.manager = VersionManager(
             self.table, self.world, rules, ModelOperations(self._load, self._open, self._close)
         )
 
@@ -106,7 +106,7 @@ class Scene:
 
     def start(self, policy: VersionPolicy = NEWEST, **labels: int) -> Scene:
         self.began: list[bool] = []
-        self.keeper.start(self.config(policy, **labels), lambda: self.began.append(True))
+        self.manager.start(self.config(policy, **labels), lambda: self.began.append(True))
         self.world.passes()
         self.world.loads()
         return self
@@ -124,7 +124,7 @@ class Scene:
 
     @property
     def phases(self) -> dict[int, Phase]:
-        return {each.number: each.phase for each in self.keeper.statuses("m")}
+        return {each.number: each.phase for each in self.manager.statuses("m")}
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def scene(tmp_path: Path) -> Scene:
 
 def test_a_new_version_answers_before_the_old_one_leaves(scene: Scene) -> None:
     scene.start()
-    assert (scene.answers, scene.began, scene.keeper.ready) == ({1: "model 1"}, [True], True)
+    assert (scene.answers, scene.began, scene.manager.ready) == ({1: "model 1"}, [True], True)
     scene.write(2)
     scene.world.passes(10)
     assert scene.phases == {2: Phase.LOADING, 1: Phase.AVAILABLE}
@@ -168,7 +168,7 @@ def test_a_broken_version_takes_nothing_down_and_tells_why(scene: Scene) -> None
     scene.write(2)
     scene.poll()
     assert scene.answers == {1: "model 1"}
-    newest = scene.keeper.statuses("m", 2)[0]
+    newest = scene.manager.statuses("m", 2)[0]
     assert (newest.phase, newest.code, newest.message) == (Phase.END, 13, "2 is damaged")
 
 
@@ -224,7 +224,7 @@ def test_several_versions_and_labels(scene: Scene) -> None:
     assert set(scene.answers) == {1, 3}
     assert scene.table.find("m", label="canary").number == 3
     told: list[ServingError | None] = []
-    scene.keeper.reload(scene.config(Specific(frozenset({1, 3})), stable=3), told.append)
+    scene.manager.reload(scene.config(Specific(frozenset({1, 3})), stable=3), told.append)
     scene.world.passes()
     assert scene.table.find("m", label="stable").number == 3
     with pytest.raises(ModelNotFound, match="no label 'canary'"):
@@ -235,7 +235,7 @@ def test_several_versions_and_labels(scene: Scene) -> None:
 def test_a_label_for_a_version_that_does_not_answer_is_refused(scene: Scene) -> None:
     scene.start()
     told: list[Any] = []
-    scene.keeper.reload(scene.config(Latest(), stable=7), told.append)
+    scene.manager.reload(scene.config(Latest(), stable=7), told.append)
     scene.world.passes()
     assert "only, not 'stable' to version 7" in told[0].message
 
@@ -243,14 +243,14 @@ def test_a_label_for_a_version_that_does_not_answer_is_refused(scene: Scene) -> 
 def test_a_model_that_is_not_configured_any_more_is_gone_when_it_drained(scene: Scene) -> None:
     scene.start()
     told: list[Any] = []
-    scene.keeper.reload({}, told.append)
+    scene.manager.reload({}, told.append)
     scene.world.passes()
     with pytest.raises(NotReady):
         scene.table.find("m")
     scene.world.loads()
     with pytest.raises(ModelNotFound):
         scene.table.find("m")
-    assert (told, scene.closed, scene.keeper.names) == ([None], ["model 1"], [])
+    assert (told, scene.closed, scene.manager.names) == ([None], ["model 1"], [])
 
 
 def test_a_version_that_is_not_wanted_any_more_when_it_is_loaded_never_answers(
@@ -259,7 +259,7 @@ def test_a_version_that_is_not_wanted_any_more_when_it_is_loaded_never_answers(
     scene.start()
     scene.write(2)
     scene.world.passes(10)
-    scene.keeper.reload(scene.config(Specific(frozenset({1}))), lambda _error: None)
+    scene.manager.reload(scene.config(Specific(frozenset({1}))), lambda _error: None)
     scene.world.passes()
     scene.world.loads()
     assert (scene.answers, scene.closed, scene.phases[2]) == (
@@ -272,13 +272,13 @@ def test_a_version_that_is_not_wanted_any_more_when_it_is_loaded_never_answers(
 def test_unloaded_by_hand_and_loaded_again_with_new_files(scene: Scene) -> None:
     scene.start()
     told: list[Any] = []
-    scene.keeper.unload("m", told.append)
+    scene.manager.unload("m", told.append)
     scene.world.loads()
     assert (told, scene.closed) == ([None], ["model 1"])
     with pytest.raises(NotReady, match="it was unloaded"):
         scene.table.find("m")
-    assert scene.keeper.ready
-    scene.keeper.load("m", told.append)
+    assert scene.manager.ready
+    scene.manager.load("m", told.append)
     scene.world.passes()
     scene.world.loads()
     assert (told, scene.answers) == ([None, None], {1: "model 1"})
@@ -290,7 +290,7 @@ def test_a_loaded_version_is_replaced_in_place_where_that_is_asked_for(scene: Sc
     scene.poll()
     assert scene.answers == {1: "model 1"}
     told: list[Any] = []
-    scene.keeper.load("m", told.append)
+    scene.manager.load("m", told.append)
     scene.world.passes()
     assert (scene.answers, told) == ({1: "model 1"}, [])
     scene.world.loads()
@@ -302,7 +302,7 @@ def test_a_model_that_moves_is_replaced_by_what_lies_there(scene: Scene, tmp_pat
     scene.base = tmp_path / "other"
     scene.write(1, "from elsewhere")
     told: list[Any] = []
-    scene.keeper.reload(scene.config(), told.append)
+    scene.manager.reload(scene.config(), told.append)
     scene.world.passes()
     scene.world.loads()
     assert (scene.answers, scene.closed, told) == ({1: "from elsewhere"}, ["model 1"], [None])
@@ -311,7 +311,7 @@ def test_a_model_that_moves_is_replaced_by_what_lies_there(scene: Scene, tmp_pat
 def test_only_so_many_load_at_once(scene: Scene) -> None:
     for number in (2, 3, 4):
         scene.write(number)
-    scene.keeper.start(scene.config(Latest(4)), lambda: None)
+    scene.manager.start(scene.config(Latest(4)), lambda: None)
     scene.world.passes()
     assert sorted(scene.phases.values()) == [Phase.START, Phase.START, Phase.LOADING, Phase.LOADING]
     scene.world.loads()
@@ -329,12 +329,12 @@ def test_what_does_not_fit_into_memory_waits_for_room(tmp_path: Path) -> None:
     scene.poll()
     assert scene.answers == {1: "12345678"}
     assert (
-        scene.keeper.statuses("m", 2)[0].message
+        scene.manager.statuses("m", 2)[0].message
         == "it takes about 8 bytes of memory; 8 of 10 are in use"
     )
-    scene.keeper.unload("m", lambda _error: None)
+    scene.manager.unload("m", lambda _error: None)
     scene.world.loads()
-    scene.keeper.load("m", lambda _error: None)
+    scene.manager.load("m", lambda _error: None)
     scene.world.passes()
     scene.world.loads()
     assert scene.answers == {2: "12345678"}

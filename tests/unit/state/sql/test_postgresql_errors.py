@@ -12,9 +12,9 @@ from sqlalchemy import make_url
 
 from cloud_ml.errors import Conflict, Damaged, OutOfSpace, Unavailable
 from cloud_ml.state.sql.dialects import dialect_of
-from cloud_ml.state.sql.dialects.postgresql_errors import Place, translate
+from cloud_ml.state.sql.dialects.postgresql_errors import DatabaseName, translate
 
-PLACE = Place.of(make_url("postgresql://ann:hunter2@db:5433/state?sslmode=require"))
+PLACE = DatabaseName.of(make_url("postgresql://ann:hunter2@db:5433/state?sslmode=require"))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_errors_of_others_are_not_ours() -> None:
 def test_a_place_has_a_name_without_secrets_and_keeps_them_out_of_what_is_told(
     url: str, name: str
 ) -> None:
-    place = Place.of(make_url(url))
+    place = DatabaseName.of(make_url(url))
     assert place.name == name
     assert "hunter2" not in repr(place)
     assert place.told(psycopg.OperationalError("is hunter2\n  it?")) == "is *** it?"

@@ -62,12 +62,12 @@ class Group(abc.ABC):
         """Set the limits; ``None`` entries are left as they are."""
 
     @abc.abstractmethod
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         """The files to which a process writes itself to move in; its children are born inside."""
 
     def join(self) -> None:
         """Move the calling process in."""
-        for door in self.doors():
+        for door in self.procs_files():
             # 0 is the process that writes (cgroups(7)).
             files.write(Path(door), 0)
 

@@ -90,7 +90,7 @@ class GroupV1(Group):
             for name in reversed(names):
                 files.write(self._folders["memory"] / name, most)
 
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         return [f"{folder}/cgroup.procs" for folder in self._folders.values()]
 
     def processes(self) -> list[int]:

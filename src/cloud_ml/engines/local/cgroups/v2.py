@@ -63,7 +63,7 @@ class GroupV2(Group):
             weight = min(10_000, max(1, limits.cpu_request_millis // 10))
             files.write(self._folder / "cpu.weight", weight)
 
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         return [f"{self._folder}/cgroup.procs"]
 
     def processes(self) -> list[int]:

@@ -78,7 +78,7 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
     if secret := _SECRET.fullmatch(path):
         return f"the job has no secret of this name: submit it with --secret {secret[1]}; cloudml secret list shows all"
     sent = list(sent_files(folders))
-    near = _near(path, sent)
+    near = _similar_files(path, sent)
     if not near and _ELSEWHERE.match(path):  # first: messages are cut at their end
         return (
             "the path is of another machine: send the file with the code, or put it into a bucket; "
@@ -196,7 +196,7 @@ def _folder_hint(sent: Sequence[str]) -> str:
     )
 
 
-def _near(path: str, sent: Sequence[str]) -> list[str]:
+def _similar_files(path: str, sent: Sequence[str]) -> list[str]:
     """Files of the same name elsewhere, else those whose path or name is spelled like it."""
     sent = [one for one in sent if len(one) <= _COMPARED]
     wanted = path.removeprefix("./")[-_COMPARED:]

@@ -66,10 +66,10 @@ class ListenerClient:
             return await asyncio.to_thread(os.listdir, self._folder)
         except OSError as error:  # too many files are open
             logger.warning("sockets of jobs cannot be looked for: %s", error.strerror)
-            self._look_again()
+            self._retry_soon()
             return ()
 
-    def _look_again(self) -> None:
+    def _retry_soon(self) -> None:
         """Soon, but not at once: what is lacking now may be lacking for a while."""
         asyncio.get_running_loop().call_later(_RETRY_S, self._changed.set)
 
@@ -88,7 +88,7 @@ class ListenerClient:
         try:
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         except OSError:
-            self._look_again()
+            self._retry_soon()
             return
         try:
             with opened_folder(self._folder) as folder:
@@ -102,7 +102,7 @@ class ListenerClient:
             return
         except OSError:  # many connect, or too many files are open
             made.close()
-            self._look_again()
+            self._retry_soon()
             return
         self._supervisors[name] = made
         asyncio.get_running_loop().add_reader(made, self._hear, name, offer)
@@ -116,7 +116,7 @@ class ListenerClient:
             return
         except (OSError, ValueError) as error:
             logger.warning("job %s cannot reach the server: %s", offer.job_uid, error)
-            self._look_again()  # the system drops what it has no descriptor for
+            self._retry_soon()  # the system drops what it has no descriptor for
         if listener is None:
             self._leave(name)
             return

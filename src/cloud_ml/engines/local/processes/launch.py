@@ -270,7 +270,7 @@ def _spawn(
             str(orders),
             str(os.getpid()),
             str(int(scoped)),
-            *(group.doors() if group is not None else ()),
+            *(group.procs_files() if group is not None else ()),
         ],
         {},
         file_actions=[

@@ -35,7 +35,7 @@ class WatchedTree(Group):
     def limit(self, limits: Limits) -> None:
         """Nothing can be set; the caller compares samples with what it wanted."""
 
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         """None: a child belongs to the tree by birth."""
         return []
 

@@ -3,6 +3,6 @@ gang.
 
 Forking a process that has everything imported takes a millisecond where a fresh Python takes a
 hundred. ``main`` is the program, ``loop`` what it does and when, ``requests`` how the server asks,
-``crew`` its supervisors, ``burials`` what is done for a gang whose supervisor died, and ``fences``
-the networks of organisations.
+``supervisor_pool`` its supervisors, ``reaper`` what is done for a gang whose supervisor died, and
+``fences`` the networks of organisations.
 """

@@ -61,7 +61,7 @@ class Spawner:
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
         self._selector = selectors.DefaultSelector()
         self._etc = Etc(config.etc, leave=config.network.kept_in_etc)
-        self._crew = SupervisorPool(config, self._ledger, self._pool, self._selector)
+        self._supervisors = SupervisorPool(config, self._ledger, self._pool, self._selector)
         self._fences = Fences(networks, self._selector)
         self._requests = Requests(
             listener, self._selector, make_token(Path(config.root)), self._answer
@@ -72,9 +72,9 @@ class Spawner:
         self._listen_to_children()
         # Do this before the sweep: control groups of running gangs of an earlier spawner must
         # stay.
-        self._estate = InheritedGangs(self._ledger)
+        self._inherited = InheritedGangs(self._ledger)
         if self._pool is not None:
-            self._pool.sweep(self._estate.groups)
+            self._pool.sweep(self._inherited.groups)
         self._etc.create()
         clear(Path(self._config.root))
         rehearse(self._config)
@@ -92,38 +92,44 @@ class Spawner:
                 key.data(key.fileobj)
             if ready:
                 self._heard_at = time.monotonic()
-            self._crew.bury()
+            self._supervisors.bury()
             if not ready and not busy:
                 self._rest()
 
     def _pause(self) -> float:
         if self._pool is not None and self._pool.waiting:
             return _TIDY_PAUSE_S
-        nursery, kept = self._crew.nursery, self._crew.kept
-        if self._requests.connections and (self._wanted or nursery.wanted(kept)):
+        interpreter_pool, kept = self._supervisors.interpreter_pool, self._supervisors.kept
+        if self._requests.connections and (self._wanted or interpreter_pool.wanted(kept)):
             return _QUIET_S
-        return min(_ESTATE_PAUSE_S if self._estate.groups else _IDLE_S, nursery.patience(kept))
+        return min(
+            _ESTATE_PAUSE_S if self._inherited.groups else _IDLE_S, interpreter_pool.wait_left(kept)
+        )
 
     def _rest(self) -> None:
         """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is
         served.
         """
         self._etc.refresh()
-        self._fences.tidy(self._crew.tenants)
-        if self._pool is not None and self._estate.groups:
-            self._pool.take_over(self._estate.done())
-        self._crew.retire_outdated()
+        self._fences.tidy(self._supervisors.tenants)
+        if self._pool is not None and self._inherited.groups:
+            self._pool.take_over(self._inherited.done())
+        self._supervisors.retire_outdated()
         served = self._requests.connections > 0
         if self._wanted and served:
             self._wanted = False
             with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
-                self._crew.have_a_spare()
-        elif served and (order := self._crew.nursery.wanted(self._crew.kept)) is not None:
+                self._supervisors.have_a_spare()
+        elif (
+            served
+            and (order := self._supervisors.interpreter_pool.wanted(self._supervisors.kept))
+            is not None
+        ):
             with log_errors():
                 self._keep(order)
         elif not self._has_work and time.monotonic() - self._heard_at >= _IDLE_S:
-            self._crew.dismiss_spares()
-            self._retired = not self._crew.busy and not served and not self._estate.groups
+            self._supervisors.dismiss_spares()
+            self._retired = not self._supervisors.busy and not served and not self._inherited.groups
 
     @property
     def _has_work(self) -> bool:
@@ -133,7 +139,7 @@ class Spawner:
         )
 
     def _leave(self) -> None:
-        self._crew.dismiss_idle()
+        self._supervisors.dismiss_idle()
         if self._pool is not None:
             self._pool.close()
         self._fences.leave()
@@ -144,42 +150,42 @@ class Spawner:
             self._spawn(request["ensure"])
             return {"ok": True}
         # The server that asks is this one connection.
-        idle = not self._crew.busy and self._requests.connections == 1
+        idle = not self._supervisors.busy and self._requests.connections == 1
         self._retired = bool(request.get("retire")) or (
             idle and bool(request.get("retire_if_idle"))
         )
         return {
             "ok": True,
             "pid": os.getpid(),
-            "waiting": [child.pid for child in self._crew.spares],
-            "zygotes": [child.pid for child in self._crew.zygotes if child.ready],
+            "waiting": [child.pid for child in self._supervisors.spares],
+            "zygotes": [child.pid for child in self._supervisors.interpreters if child.ready],
             "config": codec.encode(self._config),
         }
 
     def _spawn(self, document: dict[str, Any]) -> None:
         gang = codec.decode(Gang, document, ignore_unknown=True)
-        if self._ledger.gate(gang.key) is not None or self._crew.has(gang.key):
+        if self._ledger.gate(gang.key) is not None or self._supervisors.has(gang.key):
             return  # claimed, or about to be
         self._etc.refresh()
         failpoints.here("spawner.fork.before")
         if gang.network == TENANT:
             self._need_network(gang.tenant)
-        self._crew.bury()  # one that has ended is no help
+        self._supervisors.bury()  # one that has ended is no help
         self._wanted = True
-        self._crew.hand_over(gang, document)
+        self._supervisors.hand_over(gang, document)
 
     def _keep(self, order: InterpreterSpec) -> None:
         """Have an interpreter import ahead, instead of the one that waited the longest if there
         are as many.
         """
-        self._crew.make_room()
+        self._supervisors.make_room()
         if order.network == TENANT:
             self._need_network(order.tenant)
-        self._crew.keep(order)
+        self._supervisors.keep(order)
 
     def _need_network(self, tenant: int) -> None:
         # Supervisors that wait have the removed folder open, so they go.
-        self._fences.need(tenant, self._crew.dismiss_waiting)
+        self._fences.need(tenant, self._supervisors.dismiss_waiting)
 
     def _listen_to_children(self) -> None:
         receiver, sender = socket.socketpair()

@@ -1,4 +1,5 @@
-"""Supervisors that are there before their gang: forked, warm, and with a seat in a control group.
+"""Supervisors that are there before their gang: forked, warm, and with a process in a control
+group.
 
 A fork, the first touch of its memory and the joining of a group take some 20 ms. The spawner has
 that behind it when a gang comes: one supervisor waits, and is told its gang over a socket. When a
@@ -49,8 +50,8 @@ that.
 """
 DONE, READY = b"done", b"ready"
 _SEATS_AHEAD = 16
-"""So many tasks of a gang have their seats before it is staged, which may take minutes. The others
-get theirs when it is.
+"""So many tasks of a gang have their processes before it is staged, which may take minutes. The
+others get theirs when it is.
 """
 _MOST_GANGS = 200
 """What a supervisor may gather over its gangs ends with it then."""
@@ -61,8 +62,8 @@ class Supervision:
     """The spawner's side of a supervisor. Without ``key`` it waits; ``groups`` are its gang's when
     it has one.
 
-    ``document`` is the gang that it was told last. ``zygote`` is the key of the order of the
-    interpreter that it keeps, ``ready`` once that has imported; one that is ``leaving`` is not
+    ``document`` is the gang that it was told last. ``interpreter_key`` is the key of the order of
+    the interpreter that it keeps, ``ready`` once that has imported; one that is ``leaving`` is not
     spoken to any more.
     """
 
@@ -72,7 +73,7 @@ class Supervision:
     key: GangKey | None = None
     tenant: int = 0
     served: int = 0
-    zygote: str = ""
+    interpreter_key: str = ""
     ready: bool = False
     leaving: bool = False
     document: dict[str, Any] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class Supervision:
 
     def keep(self, order: InterpreterSpec) -> bool:
         """Have it start an interpreter that waits for a gang; false if it is gone."""
-        self.zygote, self.tenant = order.key, order.tenant
+        self.interpreter_key, self.tenant = order.key, order.tenant
         return self._say({"zygote": codec.encode(order)})
 
     def heard(self) -> list[bytes]:
@@ -117,7 +118,7 @@ class Supervision:
         self.line.close()
 
     def dismiss(self) -> None:
-        """Let it go, and wait until it is gone with its seat."""
+        """Let it go, and wait until it is gone with its process."""
         self.line.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
@@ -155,7 +156,7 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
             message = json.loads(words)
             if "zygote" in message:
                 ahead = _keep(message["zygote"], line, config, groups, ahead)
-                if ahead.zygote is None:
+                if ahead.interpreter is None:
                     failpoints.here("standby.leave.before")
                     return False
                 continue
@@ -172,8 +173,8 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
                     ledger.tell_unclaimed(gang.key)
                 break
             groups = [*groups, *_groups(hierarchy, message["more_groups"])]
-            if ahead.zygote is not None:
-                ahead.zygote.wake()
+            if ahead.interpreter is not None:
+                ahead.interpreter.wake()
             else:  # they join their control groups while the gang is claimed and staged
                 ahead = _with_seats(config, ahead, groups[:_SEATS_AHEAD])
             if not Supervisor(gang, config, ledger, groups, ahead).run():
@@ -183,8 +184,8 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
                 line.sendall(DONE + b"\n")
             except OSError:  # the spawner is gone
                 return True
-    if ahead.zygote is not None:
-        ahead.zygote.leave()
+    if ahead.interpreter is not None:
+        ahead.interpreter.leave()
     _leave_seats(ahead)
     return True
 
@@ -201,7 +202,7 @@ def _keep(
     """
     _leave_seats(ahead)
     try:
-        zygote = WarmInterpreter(
+        interpreter = WarmInterpreter(
             codec.decode(InterpreterSpec, document),
             config,
             ahead.exposure,
@@ -210,17 +211,17 @@ def _keep(
         )
     except OSError as error:
         print(f"cloudml: no zygote: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return replace(ahead, seats={})
-    if zygote.imported(line):
+        return replace(ahead, prelaunched={})
+    if interpreter.imported(line):
         with contextlib.suppress(OSError):
             line.sendall(READY + b"\n")
-        if zygote.last(line):
-            return replace(ahead, seats={}, zygote=zygote)
-    words = zygote.words()
-    zygote.leave()
+        if interpreter.last(line):
+            return replace(ahead, prelaunched={}, interpreter=interpreter)
+    words = interpreter.words()
+    interpreter.leave()
     if not _has_message(line):
         print(f"cloudml: no zygote: {words}", file=sys.stderr, flush=True)  # noqa: T201
-    return replace(ahead, seats={})
+    return replace(ahead, prelaunched={})
 
 
 def _expect(line: socket.socket, hint: str, order: InterpreterSpec | None) -> None:
@@ -260,24 +261,24 @@ def _groups(hierarchy: cgroups.Hierarchy | None, names: Sequence[str]) -> list[G
 
 
 def _with_seats(config: LocalConfig, ahead: Ahead, groups: Sequence[Group]) -> Ahead:
-    """With a mount table and a seat in each of these control groups; whatever cannot be had ahead is
-    not missed yet. Without a group there is nothing to join, so nothing to gain.
+    """With a mount table and a process in each of these control groups; whatever cannot be had
+    ahead is not missed yet. Without a group there is nothing to join, so nothing to gain.
     """
-    seats = dict(ahead.seats)
-    without = [group for group in groups if group.name not in seats]
+    processes = dict(ahead.prelaunched)
+    without = [group for group in groups if group.name not in processes]
     if not without:
         return ahead
     with contextlib.suppress(OSError):
-        ahead.exposure.open()  # a seat sees only what is mounted in a table that it shares
+        ahead.exposure.open()  # a process sees only what is mounted in a table that it shares
         fence = launch.tenant_fence(config, user=None)
         for group in without:
-            seats[group.name] = launch.PrelaunchedProcess(fence, group)
-    return replace(ahead, seats=seats)
+            processes[group.name] = launch.PrelaunchedProcess(fence, group)
+    return replace(ahead, prelaunched=processes)
 
 
 def _leave_seats(ahead: Ahead) -> None:
-    for seat in ahead.seats.values():
-        seat.leave()
+    for process in ahead.prelaunched.values():
+        process.leave()
 
 
 def _has_message(line: socket.socket) -> bool:

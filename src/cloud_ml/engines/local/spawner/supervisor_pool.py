@@ -60,7 +60,7 @@ class SupervisorPool:
         self._selector = selector
         self._children: dict[int, Supervision] = {}
         self._failed_starts = reaper.FailedStarts(ledger)
-        self.nursery = InterpreterPool(config.zygotes)
+        self.interpreter_pool = InterpreterPool(config.zygotes)
 
     @property
     def busy(self) -> bool:
@@ -71,29 +71,33 @@ class SupervisorPool:
     def spares(self) -> list[Supervision]:
         """Supervisors that wait for any gang."""
         return [
-            child for child in self._children.values() if child.key is None and not child.zygote
+            child
+            for child in self._children.values()
+            if child.key is None and not child.interpreter_key
         ]
 
     @property
-    def zygotes(self) -> list[Supervision]:
+    def interpreters(self) -> list[Supervision]:
         """Those that wait with an interpreter for a gang that needs it, or until it has
         imported.
         """
         return [
             child
             for child in self._children.values()
-            if child.key is None and child.zygote and not child.leaving
+            if child.key is None and child.interpreter_key and not child.leaving
         ]
 
     @property
     def kept(self) -> list[str]:
         """The orders that have such an interpreter."""
-        return [child.zygote for child in self.zygotes]
+        return [child.interpreter_key for child in self.interpreters]
 
     @property
     def tenants(self) -> list[int]:
         """The organisations that somebody works or waits for."""
-        return [child.tenant for child in self._children.values() if child.key or child.zygote]
+        return [
+            child.tenant for child in self._children.values() if child.key or child.interpreter_key
+        ]
 
     def has(self, key: GangKey) -> bool:
         """Whether somebody has been told that gang."""
@@ -107,7 +111,9 @@ class SupervisorPool:
         """
         # ``tell`` notes these groups before it writes. So they are given back when the child is
         # reaped, also where the child has ended already.
-        ready = self.nursery.choose(gang, self.zygotes) or next(iter(self.spares), None)
+        ready = self.interpreter_pool.choose(gang, self.interpreters) or next(
+            iter(self.spares), None
+        )
         more = self._groups(gang.width - 1) if ready is not None else []
         failpoints.here("spawner.tell.before")
         # The supervisor may have ended meanwhile. It is reaped later.
@@ -126,8 +132,8 @@ class SupervisorPool:
 
     def make_room(self) -> None:
         """Let the interpreter go that waited the longest, if there are as many as there may be."""
-        if len(waiting := self.zygotes) >= self._config.zygotes.most:
-            self._retire(self.nursery.oldest(waiting))
+        if len(waiting := self.interpreters) >= self._config.zygotes.most:
+            self._retire(self.interpreter_pool.oldest(waiting))
 
     def keep(self, order: InterpreterSpec) -> None:
         """Have an interpreter import ahead.
@@ -139,7 +145,7 @@ class SupervisorPool:
 
     def retire_outdated(self) -> None:
         """Let interpreters go for which no gang has come for too long."""
-        for child in self.nursery.outdated(self.zygotes):
+        for child in self.interpreter_pool.outdated(self.interpreters):
             self._retire(child)
 
     def dismiss_spares(self) -> None:
@@ -184,8 +190,8 @@ class SupervisorPool:
             if status:  # in order, it has reported and tidied up
                 reaper.look_after(self._ledger, self._config, child.key, child.pid)
             failpoints.here("spawner.bury.after")
-        elif child.zygote and not child.leaving:
-            self.nursery.failed(child.zygote)
+        elif child.interpreter_key and not child.leaving:
+            self.interpreter_pool.failed(child.interpreter_key)
         self._let_go(child)
         child.line.close()
         if child.key is not None and not_begun:
@@ -246,12 +252,12 @@ class SupervisorPool:
             elif line == READY:
                 child.ready = True
             else:
-                self.nursery.expect(json.loads(line))
+                self.interpreter_pool.expect(json.loads(line))
 
     def _use_again(self, child: Supervision) -> None:
         """Have a supervisor that is done wait for another gang, if it is of use."""
         self._give_back(child.groups)
-        child.groups, child.key, child.zygote, child.ready = [], None, "", False
+        child.groups, child.key, child.interpreter_key, child.ready = [], None, "", False
         with contextlib.suppress(OSError):
             if not child.worn and len(self.spares) <= _SPARE and child.settle(self._groups(1)):
                 return

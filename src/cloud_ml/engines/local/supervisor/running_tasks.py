@@ -131,7 +131,7 @@ class RunningTasks:
     # ---- starting
 
     def start(self) -> None:
-        """Start the processes that have a place: none of several runs before there is a seat for
+        """Start the processes that have a place: none of several runs before there is a process for
         each.
         """
         first = min(self._parallel, len(self._plans))
@@ -222,7 +222,7 @@ class RunningTasks:
         task.exceeded = task.exceeded or task.limiter.look(now)
         idle_cores = self._hangs.idle_cores(self.tasks)
         used_s = task.limiter.cpu_seconds
-        task.activity = task.activity.looked(now, used_s, idle_cores=idle_cores)
+        task.activity = task.activity.after_look(now, used_s, idle_cores=idle_cores)
         if self._hangs.watches:
             reports = self._attempt.stage.report_version(task.plan.name)
             if reports != task.reports:

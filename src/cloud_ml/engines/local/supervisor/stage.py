@@ -91,8 +91,8 @@ class Stage:
         user = config.user(gang.tenant)
         self.fence = launch.tenant_fence(config, user)
         self._exposure = ahead.exposure
-        self._seats = dict(ahead.seats)
-        self._zygote = ahead.zygote
+        self._prelaunched = dict(ahead.prelaunched)
+        self._interpreter = ahead.interpreter
         self._expect = ahead.expect
         self._leases = Leases()
         self._tools: ToolSandbox | None = None
@@ -151,7 +151,7 @@ class Stage:
         parameter_files.write(work, self._gang.first, self.fence.user)
         self._temporary.take(_TMP, self._tmp, self._make_tmp)
         if self.tasks is not None:
-            self._exposure.open()  # before any seat is forked: it sees only what it shares
+            self._exposure.open()  # before any process is forked: it sees only what it shares
             self.tasks.make(self.fence.user, str(self._config.etc))
         if self._shares_a_network:
             self._gang_network = GangNetwork(self._config.network.task_ports)
@@ -168,9 +168,11 @@ class Stage:
         if self._gang.serves and (earlier := key.attempt - self._config.kept_attempts) > 0:
             remove(self._ledger.attempt_folder(replace(key, attempt=earlier)))
 
-    def seat(self, group: Group, taken: PrelaunchedProcess | None = None) -> PrelaunchedProcess:
-        """The seat of a group that was taken ahead, once; a fresh one if a tool's end has swept it
-        away.
+    def prelaunched(
+        self, group: Group, taken: PrelaunchedProcess | None = None
+    ) -> PrelaunchedProcess:
+        """The prelaunched process of a group that was taken ahead, once; a fresh one if a tool's
+        end has swept it away.
 
         ``taken`` is one that this has returned before. It is returned again if it still waits.
 
@@ -181,17 +183,17 @@ class Stage:
             return taken
         if taken is not None:
             taken.leave()
-        # A seat that was started ahead does not have the descriptors of this gang's secret files.
-        seat, files = self._seats.pop(group.name, None), secret_files(self._gang)
-        if seat is not None and seat.free and not files:
-            return seat
-        if seat is not None:
-            seat.leave()
+        # One that was started ahead does not have the descriptors of this gang's secret files.
+        process, files = self._prelaunched.pop(group.name, None), secret_files(self._gang)
+        if process is not None and process.free and not files:
+            return process
+        if process is not None:
+            process.leave()
         return PrelaunchedProcess(self.fence, group, files=files)
 
-    def zygote(self, staged: Staged, plan: ProcessPlan) -> WarmInterpreter | None:
+    def waiting_interpreter(self, staged: Staged, plan: ProcessPlan) -> WarmInterpreter | None:
         """The interpreter that waits for this process, if it is just what the process needs."""
-        return self._zygote if plan is self._gang.first and staged.order is not None else None
+        return self._interpreter if plan is self._gang.first and staged.order is not None else None
 
     @property
     def built(self) -> bool:
@@ -216,9 +218,9 @@ class Stage:
 
     def leave_zygote(self) -> None:
         """Do without the interpreter that waits."""
-        if self._zygote is not None:
-            self._zygote.leave()
-            self._zygote = None
+        if self._interpreter is not None:
+            self._interpreter.leave()
+            self._interpreter = None
 
     def job(self, staged: Staged, plan: ProcessPlan) -> Job:
         """What such an interpreter is to become."""
@@ -296,7 +298,7 @@ class Stage:
                 f"cloudml: passes {completed.command[-1]}, because the code has this "
                 "flag\n".encode()
             )
-        if self._zygote is not None and self._zygote.order != staged.order:
+        if self._interpreter is not None and self._interpreter.order != staged.order:
             self.leave_zygote()
         if self._config.zygotes.most and prepared.preload:
             self._expect(interpreter_spec.hint(self._gang), staged.order)
@@ -347,8 +349,8 @@ class Stage:
     def clean_up(self) -> None:
         """Remove what nobody looks at after the end; logs and the working folder stay."""
         self.leave_zygote()
-        for seat in self._seats.values():  # of tasks that did not start
-            seat.leave()
+        for process in self._prelaunched.values():  # of tasks that did not start
+            process.leave()
         self.logs.close()
         self._temporary.give_back(self._tmp)
         self._venvs.give_back(self._venv)
@@ -417,7 +419,7 @@ class Stage:
         plan = self._gang.first
         asked = plan.memory_bytes or self._config.default_memory_bytes
         memory = max(asked, self._config.tool_memory_bytes) if asked else None
-        if memory is not None and self._zygote is not None:  # it waits in the same group
+        if memory is not None and self._interpreter is not None:  # it waits in the same group
             memory += self._config.zygotes.memory_bytes
         return Limits(memory, plan.cpu_millis, self._config.max_processes)
 

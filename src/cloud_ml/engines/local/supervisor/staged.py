@@ -93,15 +93,15 @@ class Staged:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is there before the gang is staged: ``seats`` by the name of their control group, or a
-    ``zygote`` in the first one.
+    """What is there before the gang is staged: ``prelaunched`` processes by the name of their
+    control group, or a ``interpreter`` in the first one.
 
     ``networks`` is the folder in which the networks of organisations are mounted, opened.
     ``expect`` is told what the next gang of this kind could start from.
     """
 
     exposure: Exposure
-    seats: Mapping[str, PrelaunchedProcess] = field(default_factory=dict)
+    prelaunched: Mapping[str, PrelaunchedProcess] = field(default_factory=dict)
     networks: int | None = None
-    zygote: WarmInterpreter | None = None
+    interpreter: WarmInterpreter | None = None
     expect: Callable[[str, InterpreterSpec | None], None] = lambda _hint, _order: None

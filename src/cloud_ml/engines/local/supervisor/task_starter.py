@@ -19,14 +19,14 @@ from cloud_ml.engines.local.warm_pool.interpreter import NotFit, WarmInterpreter
 
 @dataclass(frozen=True)
 class ReadyTask:
-    """A process that has its place and its limits. Without a ``seat`` an interpreter waits for
-    it.
+    """A process that has its place and its limits. Without a ``prelaunched`` process an interpreter
+    waits for it.
     """
 
     plan: ProcessPlan
     group: Group
     limiter: Limiter
-    seat: launch.PrelaunchedProcess | None
+    prelaunched: launch.PrelaunchedProcess | None
 
 
 class TaskStarter:
@@ -36,20 +36,22 @@ class TaskStarter:
         self._attempt = attempt
 
     def make_ready(self, plan: ProcessPlan, number: int) -> ReadyTask:
-        """Give a process its limits, and a seat unless an interpreter waits for it. ``number`` is
-        that of its control group.
+        """Give a process its limits, and a prelaunched process unless an interpreter waits for it.
+        ``number`` is that of its control group.
         """
         attempt = self._attempt
         group = attempt.groups[number] if attempt.groups else WatchedTree()
         limiter = self._limiter(plan, group)
-        seat = attempt.stage.seat(group) if self._zygote(plan) is None else None
-        return ReadyTask(plan, group, limiter, seat)
+        prelaunched = (
+            attempt.stage.prelaunched(group) if self._waiting_interpreter(plan) is None else None
+        )
+        return ReadyTask(plan, group, limiter, prelaunched)
 
     def start(self, ready: ReadyTask) -> RunningTask:
         """Start a process that is ready."""
         stage, plan = self._attempt.stage, ready.plan
-        launched = self._start_from_interpreter(plan) if ready.seat is None else None
-        launched = launched or self._launch(plan, stage.seat(ready.group, ready.seat))
+        launched = self._start_from_interpreter(plan) if ready.prelaunched is None else None
+        launched = launched or self._launch(plan, stage.prelaunched(ready.group, ready.prelaunched))
         return self._running(plan, ready.group, launched, ready.limiter)
 
     def start_in_group_of(self, ended: RunningTask, plan: ProcessPlan) -> RunningTask:
@@ -57,16 +59,16 @@ class TaskStarter:
         group = ended.group if self._attempt.groups else WatchedTree()
         peak = group.sample().memory_peak_bytes
         limiter = self._used_limiter(plan, group, peak_before=peak)
-        launched = self._launch(plan, self._attempt.stage.seat(group))
+        launched = self._launch(plan, self._attempt.stage.prelaunched(group))
         return self._running(plan, group, launched, limiter)
 
     def start_again(self, task: RunningTask) -> None:
         """Start a process that has ended once more, in its group."""
         task.limiter = self._used_limiter(task.plan, task.group)
-        seat = self._attempt.stage.seat(task.group)
+        prelaunched = self._attempt.stage.prelaunched(task.group)
         if task.recovery is not None:
             task.recovery.note_ready()
-        task.launched = self._launch(task.plan, seat)
+        task.launched = self._launch(task.plan, prelaunched)
         task.activity = activity_now(task.limiter)
         task.log_begin = task.log.written
 
@@ -85,20 +87,20 @@ class TaskStarter:
             attempt.stage.logs.note_code(plan.name, log.written)
         return task
 
-    def _launch(self, plan: ProcessPlan, seat: launch.PrelaunchedProcess) -> launch.Launched:
+    def _launch(self, plan: ProcessPlan, prelaunched: launch.PrelaunchedProcess) -> launch.Launched:
         stage, staged = self._attempt.stage, self._attempt.staged
-        return seat.run(
+        return prelaunched.run(
             stage.buckets.without_removed(staged.view_of(plan)),
             staged.command(plan),
             staged.environment(plan),
             stage.fence.user,
         )
 
-    def _zygote(self, plan: ProcessPlan) -> WarmInterpreter | None:
-        return self._attempt.stage.zygote(self._attempt.staged, plan)
+    def _waiting_interpreter(self, plan: ProcessPlan) -> WarmInterpreter | None:
+        return self._attempt.stage.waiting_interpreter(self._attempt.staged, plan)
 
     def _limiter(self, plan: ProcessPlan, group: Group) -> Limiter:
-        attempt, used = self._attempt, self._zygote(plan) is not None
+        attempt, used = self._attempt, self._waiting_interpreter(plan) is not None
         first = bool(attempt.groups) and group is attempt.groups[0]
         try:
             return Limiter(
@@ -133,14 +135,14 @@ class TaskStarter:
         the ordinary way.
         """
         attempt, staged = self._attempt, self._attempt.staged
-        zygote = self._zygote(plan)
-        if zygote is None:
+        warm = self._waiting_interpreter(plan)
+        if warm is None:
             return None
         try:
-            launched = zygote.run(attempt.stage.job(staged, plan), staged.completed(plan))
+            launched = warm.run(attempt.stage.job(staged, plan), staged.completed(plan))
         except NotFit as why:
             print(  # noqa: T201
-                f"cloudml: {attempt.gang.key} does not use its zygote: {why}",
+                f"cloudml: {attempt.gang.key} does not use its interpreter: {why}",
                 file=sys.stderr,
                 flush=True,
             )

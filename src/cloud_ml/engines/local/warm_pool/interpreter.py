@@ -94,7 +94,7 @@ class WarmInterpreter:
         self._control, theirs = socket.socketpair()
         try:
             self._start(exposure, networks, theirs.fileno())
-            theirs.detach()  # closed with the seat's other descriptors
+            theirs.detach()  # closed with its other descriptors
         except BaseException:
             theirs.close()
             self.leave()
@@ -134,10 +134,10 @@ class WarmInterpreter:
         self._group.limit(
             Limits(self._limits.memory_bytes, _IMPORTING_MILLIS, self._config.max_processes)
         )
-        seat = launch.PrelaunchedProcess(fence, self._group, [control])
+        process = launch.PrelaunchedProcess(fence, self._group, [control])
         python = f"{sandbox.ENVIRONMENT}/bin/python"
         command = [python, "-c", _PROGRAM.read_text("utf-8"), str(control), *order.preload]
-        self._launched = seat.run(view, command, order.environment, self._user)
+        self._launched = process.run(view, command, order.environment, self._user)
         self._group.attach(self._launched.pid)
         self._deadline = time.monotonic() + self._limits.import_s
 

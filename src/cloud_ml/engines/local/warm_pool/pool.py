@@ -21,7 +21,7 @@ _REMEMBERED = 256
 class Waiting(Protocol):
     """A supervisor with an interpreter."""
 
-    zygote: str
+    interpreter_key: str
     ready: bool
 
 
@@ -65,7 +65,7 @@ class InterpreterPool:
         if not waiting or gang.has_tasks:
             return None
         key = self._hints.get(hint(gang))
-        return next((one for one in waiting if one.ready and one.zygote == key), None)
+        return next((one for one in waiting if one.ready and one.interpreter_key == key), None)
 
     def wanted(self, kept: Sequence[str]) -> InterpreterSpec | None:
         """What should wait and does not: what was asked for last comes first."""
@@ -75,16 +75,16 @@ class InterpreterPool:
 
     def oldest(self, waiting: Sequence[_Waiting]) -> _Waiting:
         """The one that is likely to be missed least."""
-        return min(waiting, key=lambda one: self._asked.get(one.zygote, 0.0))
+        return min(waiting, key=lambda one: self._asked.get(one.interpreter_key, 0.0))
 
     def outdated(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
         """Those for which no gang has come for too long."""
         now = time.monotonic()
         for key in [key for key, at in self._asked.items() if now - at >= self._limits.idle_s]:
             self._forget(key)
-        return [one for one in waiting if one.zygote not in self._orders]
+        return [one for one in waiting if one.interpreter_key not in self._orders]
 
-    def patience(self, kept: Sequence[str]) -> float:
+    def wait_left(self, kept: Sequence[str]) -> float:
         """Seconds until there is something to look at."""
         asked = [at for key, at in self._asked.items() if key in kept]
         return (

@@ -1,4 +1,5 @@
-"""What a zygote runs, given to its interpreter as text: imports, waits for its job, and becomes it.
+"""What a warm interpreter runs, given to its interpreter as text: imports, waits for its job, and
+becomes it.
 
 It is inside the fence, in any version of Python that a runtime asks for, and sees nothing else of
 ours. Whatever goes wrong ends it before the job's code has begun, and the job starts the ordinary

@@ -23,7 +23,7 @@ from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects.base import Database
 from cloud_ml.state.sql.dialects.postgresql_errors import (
     RESTORE_OR_NAME,
-    Place,
+    DatabaseName,
     damaged,
     translate,
 )
@@ -69,7 +69,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 class PostgresDatabase(Database):
     """A database whose commits other processes hear of."""
 
-    place: Place
+    place: DatabaseName
     sender: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Marks our own announcements: whoever commits here has woken its followers itself."""
 
@@ -135,14 +135,14 @@ def examine(url: URL, connection: Connection) -> list[str]:
     ]
 
 
-def _place_of(url: URL) -> Place:
+def _place_of(url: URL) -> DatabaseName:
     """The name and the secrets in a URL.
 
     Raises:
         InvalidRequest: It asks for another driver, or names no database.
     """
     if url.drivername not in ("postgresql", "postgresql+psycopg") or not url.database:
-        place = Place.of(url)
+        place = DatabaseName.of(url)
         raise InvalidRequest(
             f"server.database_url is {place.name} with the driver {url.drivername}; "
             "allowed is postgresql://user@host/database",
@@ -150,10 +150,10 @@ def _place_of(url: URL) -> Place:
             value=place.name,
             allowed="postgresql://user@host/database",
         )
-    return Place.of(url)
+    return DatabaseName.of(url)
 
 
-def _check_server(engine: Engine, place: Place, *, has_tables: bool) -> None:
+def _check_server(engine: Engine, place: DatabaseName, *, has_tables: bool) -> None:
     """Refuse a server or a database that cannot hold our text, or lacks tables it should have.
 
     Raises:
@@ -173,7 +173,7 @@ def _check_server(engine: Engine, place: Place, *, has_tables: bool) -> None:
             raise damaged(place, "it has none of Cloud ML's tables", RESTORE_OR_NAME)
 
 
-def _refused(place: Place, given: str, allowed: str) -> InvalidRequest:
+def _refused(place: DatabaseName, given: str, allowed: str) -> InvalidRequest:
     return InvalidRequest(
         f"the database {place.name} has {given}; allowed is {allowed}",
         field="server.database_url",
@@ -184,7 +184,7 @@ def _refused(place: Place, given: str, allowed: str) -> InvalidRequest:
 
 def _engine(
     url: URL,
-    place: Place,
+    place: DatabaseName,
     *,
     settings: Mapping[str, str],
     writes: bool = False,
@@ -223,7 +223,9 @@ def _engine(
         # Without a connection: the driver has refused the options before it connected.
         if context.connection is None and isinstance(error, psycopg.ProgrammingError):
             return _refused(
-                place, f"an option that cannot be used ({place.told(error)})", "options of libpq"
+                place,
+                f"an option that cannot be used ({place.failure_text(error)})",
+                "options of libpq",
             )
         return translate(error, place)
 
@@ -240,7 +242,7 @@ def _begin_with_right_to_write(connection: Connection) -> None:
     connection.exec_driver_sql(_RIGHT_TO_WRITE)
 
 
-def _begin_in_own_schema(place: Place, connection: Connection) -> None:
+def _begin_in_own_schema(place: DatabaseName, connection: Connection) -> None:
     """Take the right to write, and look at the schema: nothing is written in the form of before.
 
     Raises:

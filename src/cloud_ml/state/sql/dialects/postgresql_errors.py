@@ -31,14 +31,14 @@ _SECRET_WORDS = ("password", "sslpassword")
 
 
 @dataclass(frozen=True)
-class Place:
+class DatabaseName:
     """A database as messages call it, and what they must not say."""
 
     name: str
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @staticmethod
-    def of(url: URL) -> Place:
+    def of(url: URL) -> DatabaseName:
         """The place a URL names: user, host, port and database, nothing else of it."""
         host = url.host or ",".join(_all(url.query, "host"))
         shown = URL.create("postgresql", url.username, None, host or None, url.port, url.database)
@@ -46,12 +46,12 @@ class Place:
             str(url.password or ""),
             *(value for word in _SECRET_WORDS for value in _all(url.query, word)),
         ]
-        return Place(
+        return DatabaseName(
             shown.render_as_string().replace("%2F", "/"),
             tuple(secret for secret in secrets if secret),
         )
 
-    def told(self, error: BaseException) -> str:
+    def failure_text(self, error: BaseException) -> str:
         """What ``error`` says, in one line and without secrets."""
         text = " ".join(str(error).split())
         for secret in self.secrets:
@@ -59,11 +59,11 @@ class Place:
         return text
 
 
-def translate(error: BaseException | None, place: Place) -> CloudMlError | None:
+def translate(error: BaseException | None, place: DatabaseName) -> CloudMlError | None:
     """The error of ours that ``error`` amounts to; ``None`` if it is no matter of the machine."""
     if not isinstance(error, psycopg.Error):
         return None
-    state, told = error.sqlstate or "", place.told(error)
+    state, told = error.sqlstate or "", place.failure_text(error)
     if state in (_DISK_FULL, _READ_ONLY):
         return OutOfSpace(
             f"The database {place.name} is full or read-only ({told})",
@@ -85,7 +85,7 @@ def translate(error: BaseException | None, place: Place) -> CloudMlError | None:
     return None
 
 
-def _unavailable(place: Place, state: str, told: str) -> Unavailable:
+def _unavailable(place: DatabaseName, state: str, told: str) -> Unavailable:
     """It answered with a refusal, or not at all.
 
     libpq gives no code while it connects. PostgreSQL's own refusals begin with ``FATAL`` then, in
@@ -112,7 +112,7 @@ RESTORE = "Restore a backup with pg_restore; 'cloudml server restore' prints the
 RESTORE_OR_NAME = f"{RESTORE} If the server used another database, name it with --database-url."
 
 
-def damaged(place: Place, detail: str, hint: str = RESTORE) -> Damaged:
+def damaged(place: DatabaseName, detail: str, hint: str = RESTORE) -> Damaged:
     """The refusal of a database that cannot be trusted."""
     return Damaged(
         f"The database {place.name} is damaged ({detail}). It is left as it is.",

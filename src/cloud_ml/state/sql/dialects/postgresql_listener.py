@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from cloud_ml.state.sql.dialects.postgresql_errors import Place
+from cloud_ml.state.sql.dialects.postgresql_errors import DatabaseName
 
 CHANNEL = "cloudml_commits"
 FIRST_PAUSE_S = 0.2
@@ -31,7 +31,7 @@ class Listener:
 
     def __init__(
         self,
-        place: Place,
+        place: DatabaseName,
         connect: Callable[[], psycopg.Connection[Any]],
         *,
         ignored: str,
@@ -121,5 +121,5 @@ class Listener:
     def _complain(self, error: BaseException) -> None:
         logger.warning(
             "commits of other servers go unheard for a while, and are found by polling",
-            extra={"database": self._place.name, "reason": self._place.told(error)},
+            extra={"database": self._place.name, "reason": self._place.failure_text(error)},
         )

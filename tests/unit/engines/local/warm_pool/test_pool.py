@@ -134,52 +134,52 @@ def test_a_link_that_a_job_has_left_is_not_followed(tmp_path: Path) -> None:
 
 @dataclass
 class _Waiting:
-    zygote: str
+    interpreter_key: str
     ready: bool = True
 
 
 def _expect(
-    nursery: InterpreterPool, gang: Gang, *, could: bool = True
+    pool: InterpreterPool, gang: Gang, *, could: bool = True
 ) -> interpreter_spec.InterpreterSpec:
     found = _order(gang)
-    nursery.expect(
+    pool.expect(
         {"hint": interpreter_spec.hint(gang), "order": codec.encode(found) if could else None}
     )
     return found
 
 
 def test_what_was_asked_for_last_is_wanted_first() -> None:
-    nursery = InterpreterPool(WarmPoolLimits(most=2))
-    first, second, third = (_expect(nursery, _gang(tenant=tenant)) for tenant in (1, 2, 3))
-    assert nursery.wanted([]) == third
-    assert nursery.wanted([third.key]) == second
-    assert nursery.wanted([third.key, second.key]) is None  # no more than may wait
-    assert nursery.outdated([_Waiting(first.key), _Waiting(second.key)]) == [_Waiting(first.key)]
+    pool = InterpreterPool(WarmPoolLimits(most=2))
+    first, second, third = (_expect(pool, _gang(tenant=tenant)) for tenant in (1, 2, 3))
+    assert pool.wanted([]) == third
+    assert pool.wanted([third.key]) == second
+    assert pool.wanted([third.key, second.key]) is None  # no more than may wait
+    assert pool.outdated([_Waiting(first.key), _Waiting(second.key)]) == [_Waiting(first.key)]
 
 
 def test_a_gang_gets_one_that_is_ready_and_of_its_kind() -> None:
-    nursery = InterpreterPool(WarmPoolLimits(most=2))
+    pool = InterpreterPool(WarmPoolLimits(most=2))
     gang = _gang()
-    key = _expect(nursery, gang).key
-    assert nursery.choose(gang, [_Waiting("other"), _Waiting(key, ready=False)]) is None
-    assert nursery.choose(gang, [_Waiting(key)]) == _Waiting(key)
-    assert nursery.choose(_gang(tenant=2), [_Waiting(key)]) is None
-    assert nursery.choose(_gang(name="u.whl"), [_Waiting(key)]) is None
-    _expect(nursery, gang, could=False)
-    assert nursery.choose(gang, [_Waiting(key)]) is None
+    key = _expect(pool, gang).key
+    assert pool.choose(gang, [_Waiting("other"), _Waiting(key, ready=False)]) is None
+    assert pool.choose(gang, [_Waiting(key)]) == _Waiting(key)
+    assert pool.choose(_gang(tenant=2), [_Waiting(key)]) is None
+    assert pool.choose(_gang(name="u.whl"), [_Waiting(key)]) is None
+    _expect(pool, gang, could=False)
+    assert pool.choose(gang, [_Waiting(key)]) is None
 
 
 def test_none_waits_for_ever() -> None:
-    nursery = InterpreterPool(WarmPoolLimits(most=2, idle_s=0.0))
-    key = _expect(nursery, _gang()).key
-    assert nursery.patience([key]) == 0.0
-    assert nursery.outdated([_Waiting(key)]) == [_Waiting(key)]
-    assert nursery.wanted([]) is None
+    pool = InterpreterPool(WarmPoolLimits(most=2, idle_s=0.0))
+    key = _expect(pool, _gang()).key
+    assert pool.wait_left([key]) == 0.0
+    assert pool.outdated([_Waiting(key)]) == [_Waiting(key)]
+    assert pool.wanted([]) is None
 
 
 def test_one_that_failed_is_not_tried_again_soon() -> None:
-    nursery = InterpreterPool(WarmPoolLimits(most=2))
-    key = _expect(nursery, _gang()).key
-    nursery.failed(key)
-    assert _expect(nursery, _gang()).key == key
-    assert nursery.wanted([]) is None
+    pool = InterpreterPool(WarmPoolLimits(most=2))
+    key = _expect(pool, _gang()).key
+    pool.failed(key)
+    assert _expect(pool, _gang()).key == key
+    assert pool.wanted([]) is None

@@ -1,0 +1,95 @@
+"""Names are the field's (decision 31): none of those that ``names.toml`` lists comes back."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parents[2] / "src" / "cloud_ml"
+NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text())
+_DEFINITIONS = {"module", "class", "function"}
+KINDS = {
+    "everywhere": {*_DEFINITIONS, "argument", "field", "attribute"},
+    "definitions": _DEFINITIONS,
+    "rooms": {"module", "class"},
+}
+"""Table of ``names.toml`` → kinds of names that it is about."""
+
+
+class Found(NamedTuple):
+    """A name; ``path`` is below the package."""
+
+    path: str
+    line: int
+    kind: str
+    name: str
+
+
+def plain(name: str) -> str:
+    """``_TwoWords`` and ``two_words_`` are ``two_words``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).strip("_").lower()
+
+
+def names_of(path: str, text: str) -> Iterator[Found]:
+    """Everything that a module names: itself, its folders, and what it defines."""
+    for part in Path(path).with_suffix("").parts:
+        yield Found(path, 1, "module", part)
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.ClassDef(name=name):
+                yield Found(path, node.lineno, "class", name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield Found(path, node.lineno, "function", name)
+            case ast.arg(arg=name):
+                yield Found(path, node.lineno, "argument", name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield Found(path, node.lineno, "field", name)
+            case ast.Attribute(attr=name, value=ast.Name(id="self"), ctx=ast.Store()):
+                yield Found(path, node.lineno, "attribute", name)
+
+
+def replacements(one: Found) -> Iterator[str]:
+    """What to write instead of a name, where it is one of the table's."""
+    for table, kinds in KINDS.items():
+        if one.kind in kinds and (instead := NAMES[table].get(plain(one.name))) is not None:
+            yield instead
+
+
+def listed() -> dict[str, str]:
+    """Names of the table that are in the package, by ``path: name``, and what to write."""
+    found = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        path = file.relative_to(PACKAGE).as_posix()
+        for one in names_of(path, file.read_text()):
+            for instead in replacements(one):
+                found[f"{path}: {one.name}"] = f"line {one.line}, a {one.kind}: write {instead}"
+    return found
+
+
+def test_no_name_of_the_table_is_in_the_package() -> None:
+    found = {name: why for name, why in listed().items() if name not in NAMES["exceptions"]}
+    lines = [f"src/cloud_ml/{name} ({why})" for name, why in found.items()]
+    assert not lines, "names that decision 31 replaced:\n" + "\n".join(lines)
+
+
+def test_each_exception_is_needed_and_has_a_reason() -> None:
+    assert set(NAMES["exceptions"]) <= set(listed())
+    assert all(NAMES["exceptions"].values())
+
+
+def test_names_are_found_wherever_they_are_given() -> None:
+    text = (
+        "class Crew:\n    zygotes: int = 0\n"
+        "    def told(self, errand, told):\n        self._keeper = errand\n"
+    )
+    found = [
+        (one.kind, one.name) for one in names_of("local/doors.py", text) if any(replacements(one))
+    ]
+    assert found == [
+        ("module", "doors"), ("class", "Crew"), ("field", "zygotes"), ("function", "told"),
+        ("argument", "errand"), ("attribute", "_keeper"),
+    ]  # fmt: skip
