@@ -1,1 +1,3 @@
-"""The life of a train job: its normalised spec, its phases, and the decision taken at each look."""
+"""Train jobs: their normalised spec, their roles, and how a user restarts or copies one. What moves
+an attempt from phase to phase is decided in ``domain/workloads``.
+"""
