@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +104,23 @@ class Pair:
         job = self.handle.wait(120)
         assert (job.phase, job.reason) == ("Succeeded", "Completed"), job.message
         return job
+
+
+def test_the_invariants_see_ports_that_jobs_have(server: RealServer, client: CloudMlClient) -> None:
+    pair = Pair(server, client, "pair-has-ports")
+    assert invariants.task_ports(server) == 2
+    assert "2 ports of engine.ports are given out" in invariants.left_behind(server, limit_s=0.5)
+    assert pair.go().attempt == 1
+    assert invariants.left_behind(server) == []
+
+
+@pytest.mark.parametrize(("family", "host"), [("AF_INET", "127.0.0.1"), ("AF_INET6", "::1")])
+def test_the_invariants_see_who_listens_in_a_network(family: str, host: str) -> None:
+    network = Path("/proc", str(os.getpid()), "ns", "net")
+    with socket.create_server((host, 0), family=getattr(socket, family)) as listener:
+        port = listener.getsockname()[1]
+        assert port in invariants.listeners_in(network)
+    assert port not in invariants.listeners_in(network)
 
 
 def test_the_end(server: RealServer, client: CloudMlClient) -> None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
@@ -25,6 +28,8 @@ from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models.job import Job
 from cloud_ml.process_handles import with_log_in
 from cloud_ml.sdk.jobs.handles import JobHandle
+from cloud_ml.settings import EngineSettings
+from cloud_ml.settings.gateway import ports_of
 from support.event_files import EVENT_WRITER
 from support.machine import spawner_pid
 from support.server import RealServer, eventually
@@ -96,6 +101,9 @@ written.close()
 {WITNESS}"""
 """The same, and points and histograms in an event file and points in its log; see ``PATTERNS``."""
 PATTERNS = [r"^line (?P<logged>\d+) (?P<step>\d+)"]
+_STATE, _LISTENS = 3, "0A"
+"""The column of the kernel's tables of sockets, and what it says there."""
+_PORTS_OF_TASKS = ports_of(EngineSettings().ports)
 _GROUPS_AHEAD = 8
 """Four that are ready, and those of four supervisors that wait."""
 
@@ -235,7 +243,8 @@ def outputs_wrong(client: CloudMlClient, job: Job) -> list[str]:
 
 
 def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 60.0) -> list[str]:
-    """Whatever is there although no job runs: processes, control groups, mounts, temporary files.
+    """Whatever is there although no job runs: processes, control groups, mounts, temporary files,
+    networks of gangs, and ports that are given out or listened on.
 
     What was ended a moment ago may take a moment to go.
     """
@@ -248,12 +257,52 @@ def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 60.0) 
             *_temporary_files(server),
             *_mounts(server, mounted),
             *(f"the network {number} is left" for number in networks_of_gangs(server)),
+            *_ports(server),
         ]
         return not found
 
     with contextlib.suppress(AssertionError):
         eventually(nothing, "nothing is left", limit_s=limit_s)
     return found
+
+
+def _ports(server: RealServer) -> list[str]:
+    """Ports that are still given out, and those of tasks that somebody listens on in the network of
+    an organisation: the platform itself listens there on others. Where jobs share the machine's
+    network, a leftover that listens is a process.
+    """
+    given_out = task_ports(server)
+    found = [f"{given_out} ports of engine.ports are given out"] if given_out else []
+    kept = Pins(server.findings.config.network.instance)
+    for tenant in kept.slots():
+        network = kept.path(tenant)
+        listening = listeners_in(network) if pins.identity(network) else []
+        left = [port for port in listening if any(port in ports for ports in _PORTS_OF_TASKS)]
+        found += [f"somebody listens on port {port} of organisation {tenant}" for port in left]
+    return found
+
+
+def task_ports(server: RealServer) -> int:
+    """How many of ``engine.ports`` the server has given out; a server that is down gives out none."""
+    try:
+        with urlopen(f"{server.endpoint}/metrics", timeout=10) as answer:
+            told = answer.read().decode()
+    except URLError as error:
+        if isinstance(error.reason, ConnectionRefusedError):
+            return 0
+        raise
+    counted = re.search(r"^cloudml_task_ports (\d+)", told, re.MULTILINE)
+    assert counted is not None
+    return int(counted[1])
+
+
+def listeners_in(network: Path) -> list[int]:
+    """The TCP ports that are listened on in a network that is mounted at a file."""
+    words = ["nsenter", f"--net={network}", "cat", "/proc/self/net/tcp", "/proc/self/net/tcp6"]
+    tables = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in tables.splitlines()]
+    listening = [row[1] for row in rows if len(row) > _STATE and row[_STATE] == _LISTENS]
+    return sorted({int(address.rpartition(":")[2], 16) for address in listening})
 
 
 def _processes(server: RealServer) -> list[str]:

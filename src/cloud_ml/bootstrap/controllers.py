@@ -88,6 +88,7 @@ def controller_manager(parts: Parts) -> ControllerManager:
         offload=platform.offload,
         default_quota=defaults_of(settings.quota),
         ports=ports_of(settings.engine.ports),
+        metrics=platform.metrics,
     )
     studies = _studies(parts)
     job_metrics = _job_metrics(parts, studies)

@@ -5,7 +5,7 @@ line for each kind.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloud_ml.controller.quotas import QuotaBook
@@ -15,6 +15,7 @@ from cloud_ml.controller.task_ports import TaskPorts
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Capacity, Engine
+from cloud_ml.observability.metrics import Metrics, Reading
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.offload import Offload
@@ -49,6 +50,7 @@ class Scheduler:
         offload: Runs the calls of the store.
         default_quota: The quota of organisations that have none of their own.
         ports: Those of jobs whose tasks find each other.
+        metrics: Told how many of these ports jobs have.
     """
 
     def __init__(
@@ -60,7 +62,11 @@ class Scheduler:
         offload: Offload,
         default_quota: QuotaSpec = _UNLIMITED,
         ports: Sequence[range] = _PORTS,
+        metrics: Metrics | None = None,
     ) -> None:
+        if metrics is not None:
+            said = "Ports of engine.ports that jobs have."
+            metrics.add([Reading("cloudml_task_ports", said, (), self._ports_taken)])
         self._ports = ports
         self._store = store
         self._engine = engine
@@ -129,6 +135,9 @@ class Scheduler:
             term.reserving.append((line, most))
             line.reserve(await self._count_reserved(most))
         return line
+
+    def _ports_taken(self) -> Mapping[tuple[str, ...], float]:
+        return {(): float(self._term.ports.taken) if self._term is not None else 0.0}
 
     @property
     def _require_term(self) -> _Term:

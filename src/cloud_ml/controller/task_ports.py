@@ -27,6 +27,11 @@ class TaskPorts:
         self._known = frozenset(self._free)
         self._taken: set[int] = set()
 
+    @property
+    def taken(self) -> int:
+        """How many ports jobs have, also those that are no longer given out."""
+        return len(self._taken)
+
     def note(self, uid: str, ports: Sequence[int]) -> None:
         """A job has these ports."""
         if tuple(ports) == self._of.get(uid, ()):

@@ -14,6 +14,10 @@ def test_no_two_jobs_share_a_port() -> None:
     assert ports.take("a", 2) == (10, 11)
     assert ports.take("b", 2) == (12, 20)
     assert ports.take("a", 2) == (10, 11)  # asked again, it has them
+    assert ports.taken == 4
+    ports.free("a")
+    ports.free("b")
+    assert ports.taken == 0
 
 
 def test_free_ports_are_given_out_again_last() -> None:
