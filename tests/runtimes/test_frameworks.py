@@ -124,6 +124,10 @@ DISTRIBUTED = {
         ("-F", "jax", "-w", "2"),
         ["worker-0] process 0 of 2 found 3.00", "worker-1] process 1 of 2 found 3.00"],
     ),
+    "keras_jax": (
+        ("-F", "keras", "-V", "3-jax", "-w", "2"),
+        ["worker-0] process 0 of 2 found 3.00", "worker-1] process 1 of 2 found 3.00"],
+    ),
     "lightgbm_workers": (
         ("-F", "lightgbm", "-w", "2"),
         ["worker-0] task 0 of 2 found 1.00", "worker-1] task 1 of 2 found 1.00"],
@@ -186,22 +190,36 @@ def _meet(name: str, folder: Path, **settings: str) -> None:
     assert [line for line in expected if f"[{line}" not in said] == [], said
 
 
-@pytest.mark.parametrize(
-    ("section", "recipe", "expected"),
-    [("Dask", "dask", "[client-0] 6\n"), ("MPI", "mpi", "[launcher-0] 1\n")],
-)
-def test_the_snippet_of_the_page_runs(
-    server: RealServer, section: str, recipe: str, expected: str, tmp_path: Path
-) -> None:
+SNIPPETS = {
+    "lightgbm": ("import lightgbm\n", ["[worker-0] 10\n", "[worker-1] 10\n"]),
+    "dask": ("from distributed import Client\n", ["[client-0] 6\n"]),
+    "mpi": ("from mpi4py import MPI\n", ["[launcher-0] 1\n"]),
+}
+"""Recipe → how the page's snippet begins, and what its tasks say."""
+
+
+def _snippets() -> list[str]:
     page = (ROOT / "docs" / "howto" / "several-processes.md").read_text("utf-8")
-    code = page.split(f"\n## {section}\n")[1].split("```python\n")[1].split("```")[0]
+    return re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def test_every_snippet_of_the_page_runs() -> None:
+    found = [code.splitlines(keepends=True)[0] for code in _snippets()]
+    assert found == [begins for begins, _ in SNIPPETS.values()]
+
+
+@pytest.mark.parametrize("recipe", SNIPPETS)
+def test_the_snippet_of_the_page_runs(server: RealServer, recipe: str, tmp_path: Path) -> None:
+    begins, expected = SNIPPETS[recipe]
+    (code,) = [one for one in _snippets() if one.startswith(begins)]
     script = tmp_path / "snippet.py"
     script.write_text(code, "utf-8")
     options = ("-W", str(script), "-n", f"snippet-{recipe}", "--recipe", recipe, "-w", "2")
     ran = server.cli("jobs", "submit", *options, timeout_s=900)
     if ran.code and any(word in ran.out + ran.err for word in _UNREACHABLE):
         pytest.skip(f"the packages of {recipe} cannot be fetched here")
-    assert expected in ran.good().out
+    said = ran.good().out
+    assert [line for line in expected if line not in said] == [], said
 
 
 def test_no_task_of_dask_is_killed_at_the_end(server: RealServer) -> None:
