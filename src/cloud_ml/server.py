@@ -25,6 +25,7 @@ from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, make_protocol
 from cloud_ml.bootstrap.build import Server, build
 from cloud_ml.bootstrap.credentials import write_credentials
+from cloud_ml.engines.abilities import Handover, JobListening
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, Unavailable
 from cloud_ml.job_endpoints import JobEndpoints
 from cloud_ml.malloc_tuning import share_arenas
@@ -164,7 +165,12 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
 
 
 async def _serve_jobs(server: Server, app: Any) -> None:
-    """Answer jobs on the sockets that they reach, until cancelled."""
+    """Answer jobs on the sockets that they reach, until cancelled. No job has a way here from an
+    engine that does not listen for them.
+    """
+    engine = server.engine
+    if not isinstance(engine, JobListening):
+        return
     endpoints = JobEndpoints(
         app,
         replace(
@@ -175,7 +181,7 @@ async def _serve_jobs(server: Server, app: Any) -> None:
     )
     while True:
         try:
-            async with contextlib.aclosing(server.engine.job_listeners()) as listeners:
+            async with contextlib.aclosing(engine.job_listeners()) as listeners:
                 await endpoints.run(listeners)
         except OSError as error:
             logger.warning("jobs cannot reach the server, for some seconds: %s", error.strerror)
@@ -204,7 +210,8 @@ async def _engine_of_leader(server: Server, app: Any) -> AsyncIterator[None]:
             for_jobs.cancel()
             await asyncio.gather(for_jobs, return_exceptions=True)
     finally:
-        await server.engine.step_down()
+        if isinstance(server.engine, Handover):
+            await server.engine.step_down()
 
 
 def fit_connections(settings: Settings, files: int) -> Settings:

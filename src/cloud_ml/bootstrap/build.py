@@ -19,6 +19,7 @@ from cloud_ml.collector.client import CollectorProcess
 from cloud_ml.controller.packages import Packages
 from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.scheduler import most_jobs
+from cloud_ml.engines.base import Engine
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
@@ -55,7 +56,7 @@ class Server:
     settings: Settings
     platform: Platform
     controller: ControllerManager
-    engine: LocalEngine
+    engine: Engine
     gateway: GatewayLink
     first_start: FirstStart
     lock: int

@@ -369,6 +369,17 @@ class RuntimeState:
 
 
 @runtime_checkable
+class Handover(Protocol):
+    """An engine whose machine part only one of the servers that share it may hold."""
+
+    async def step_down(self) -> None:
+        """Leave it to another server, which may lead from now on. ``Engine.start`` takes it again.
+
+        Gangs run on.
+        """
+
+
+@runtime_checkable
 class Runtimes(Protocol):
     """An engine that keeps runtimes and can prepare them before a job asks."""
 

@@ -131,9 +131,7 @@ class LocalEngine(Engine):
         self._metric_watch.close()
 
     async def step_down(self) -> None:
-        """Leave spawner and listeners to another server of the data folder. ``start`` takes them
-        again.
-        """
+        """See ``engines.abilities.Handover``: spawner and listeners are left."""
         await self._runtimes.close()
         await self._spawner.leave()
         self._job_listeners.close()
