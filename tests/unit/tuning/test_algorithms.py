@@ -333,6 +333,18 @@ def test_lengths_are_those_of_the_data() -> None:
     assert shape.weights[0] > shape.weights[1] + 3, "the second column does not matter"
 
 
+def test_a_valley_is_found_in_few_trials() -> None:
+    """Searches asked for corners of the space while few trials made the model flat."""
+
+    def rosenbrock(at: Mapping[str, Any]) -> float:
+        pairs = itertools.pairwise(at.values())
+        return sum(float(100 * (y - x * x) ** 2 + (1 - x) ** 2) for x, y in pairs)
+
+    space = {name: {"min": -2.0, "max": 2.0} for name in "abcd"}
+    found = [_search("gp", space, rosenbrock, 25, seed) for seed in (1, 3, 5)]
+    assert sum(min(one.cost or 0.0 for one in trials) for trials in found) / 3 < 35
+
+
 def test_lengths_are_fitted_again_when_trials_are_a_tenth_more() -> None:
     luck = np.random.default_rng(1)
     rows, ordered = luck.random((110, 2)), np.array([False, False])
