@@ -340,7 +340,7 @@ class Trials:
     def _look(self, job: TrainJobRecord, spec: StudySpec) -> TrialJob:
         status = job.status
         if not status.phase.terminal:
-            return TrialJob()
+            return TrialJob(waits=status.phase is Phase.QUEUED)
         succeeded = status.phase is Phase.SUCCEEDED
         last = [self._objectives.last(job, one.metric) for one in spec.objectives]
         value, step = last[0] or (None, None)

@@ -40,6 +40,7 @@ class TrialJob:
     """What a trial's job says.
 
     Attributes:
+        waits: Whether it is in the queue.
         over: Whether it has ended.
         succeeded: Whether it has ended well.
         stopped: Whether somebody stopped it.
@@ -51,6 +52,7 @@ class TrialJob:
             found.
     """
 
+    waits: bool = False
     over: bool = False
     succeeded: bool = False
     stopped: bool = False
@@ -163,7 +165,7 @@ def _go_on(
     actions += [StopTrial(t.number) for t in status.running if t.stopping and _lives(t, seen)]
     if superfluous := find_superfluous(spec, status):
         actions.append(RemoveCheckpoints(superfluous))
-    full = len(status.running) >= spec.parallel
+    full = not _has_room(spec, status, seen)
     if status.phase is not StudyPhase.RUNNING:
         return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
     if not full and (again := next_repeat(spec, status.trials)) is not None:
@@ -175,6 +177,21 @@ def _go_on(
         if begun is None:
             actions.append(AskTuner(len(status.trials), ahead=full))
     return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
+
+
+def _has_room(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -> bool:
+    """Whether another trial may begin.
+
+    Only one at a time waits in the queue. So a study has as many trials as there is room for; what
+    they teach is known when the next one is chosen; and a job that comes later waits for one
+    trial, not for all. An original tuning names its trials, and has the jobs of all at once.
+    """
+    if len(status.running) >= spec.parallel:
+        return False
+    if spec.original:
+        return True
+    jobs = (seen.jobs.get(trial.number) for trial in status.running)
+    return not any(job is None or job.waits for job in jobs)
 
 
 def _with_checkpoints(status: StudyStatus, found: Mapping[int, TrialCheckpoints]) -> StudyStatus:

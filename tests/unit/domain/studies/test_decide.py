@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -62,11 +62,39 @@ def _done(value: float | None, *, ok: bool = True) -> TrialJob:
     return TrialJob(over=True, succeeded=ok, message="" if ok else "exit 1", value=value, step=9)
 
 
+def _started(actions: Sequence[object]) -> list[int]:
+    return [action.trial.number for action in actions if isinstance(action, StartTrial)]
+
+
 def test_as_many_trials_begin_as_may_run_at_a_time() -> None:
-    record, actions = _settled(study_record(), {})
-    assert [action.trial.number for action in actions if isinstance(action, StartTrial)] == [0, 1]
-    again, repeated = _settled(record, {})
-    assert (again, repeated) == (record, actions), "a server that was killed says the same"
+    jobs: dict[int, TrialJob] = {}
+    record = study_record(max_trials=4, parallel=2)
+    for number in range(2):
+        record, actions = _settled(record, jobs)
+        assert _started(actions) == [number]
+        again, repeated = _settled(record, jobs)
+        assert (again, repeated) == (record, actions), "a server that was killed says the same"
+        jobs[number] = TrialJob()
+    record, actions = _settled(record, jobs)
+    assert (len(record.status.trials), _started(actions)) == (2, [])
+
+
+def test_only_one_trial_at_a_time_waits_for_room() -> None:
+    running, queued = TrialJob(), TrialJob(waits=True)
+    record, _ = _settled(study_record(max_trials=9, parallel=8), {})
+    record, actions = _settled(record, {0: queued})
+    assert (len(record.status.trials), _started(actions)) == (1, [])
+    record, actions = _settled(record, {0: running})
+    assert _started(actions) == [1]
+    record, actions = _settled(record, {0: running, 1: queued})
+    assert (len(record.status.trials), _started(actions)) == (2, [])
+    record, actions = _settled(record, {0: _done(0.5), 1: running})
+    assert _started(actions) == [2]
+
+
+def test_the_trials_of_an_original_tuning_begin_all_at_once() -> None:
+    record, actions = _settled(study_record(parallel=4, original=True), {})
+    assert _started(actions) == [0, 1, 2, 3]
 
 
 def test_the_tuner_is_asked_where_it_takes_more_than_a_function() -> None:
@@ -95,7 +123,11 @@ def test_the_tuner_is_asked_ahead_while_all_places_are_taken() -> None:
     begun = decide(record, seen, NOW, suggest)
     assert begun.status is not None
     record = dataclasses.replace(record, status=begun.status)
-    assert AskTuner(5) in decide(record, ObservedTrials(jobs), NOW, suggest).actions
+    jobs[4] = TrialJob()
+    record, actions = _settled(record, jobs)
+    assert actions == [AskTuner(5)]
+    waiting = {**jobs, 4: TrialJob(waits=True)}
+    assert _settled(record, waiting)[1] == [AskTuner(5, ahead=True)]
     only = dataclasses.replace(record, spec=dataclasses.replace(record.spec, parallel=1))
     actions = decide(only, ObservedTrials(jobs), NOW, suggest).actions
     assert AskTuner(5, ahead=True) in actions
@@ -157,10 +189,8 @@ def test_a_metric_that_the_log_lacks_is_told_beside_its_patterns() -> None:
 
 
 def test_too_many_failures_stop_what_runs_and_fail_the_study() -> None:
-    record, jobs = (
-        _settled(study_record(max_failed=0), {})[0],
-        {0: _done(None, ok=False), 1: TrialJob()},
-    )
+    record = _begun(study_record(max_failed=0), 2)
+    jobs = {0: _done(None, ok=False), 1: TrialJob()}
     record, actions = _settled(record, jobs)
     assert record.status.phase is StudyPhase.STOPPING
     assert actions == [StopTrial(1)]
@@ -170,7 +200,8 @@ def test_too_many_failures_stop_what_runs_and_fail_the_study() -> None:
 
 
 def test_a_study_that_is_stopped_stops_its_trials_and_begins_none() -> None:
-    record, _ = _settled(study_record(), {})
+    record, _ = _settled(study_record(), {0: TrialJob()})
+    assert len(record.status.trials) == 2
     record = dataclasses.replace(record, spec=dataclasses.replace(record.spec, stopped=True))
     record, actions = _settled(record, {0: TrialJob()})
     assert record.status.phase is StudyPhase.STOPPING
@@ -328,9 +359,9 @@ def test_trials_that_fail_alike_end_the_study_with_their_words() -> None:
 
 def test_a_study_that_fails_says_why_also_after_its_other_trials_are_stopped() -> None:
     record = _begun(study_record(max_failed=9, max_trials=4, same_failures=3, parallel=2), 2)
-    jobs = {0: _done(None), 1: _done(None)}
+    jobs = {0: _done(None), 1: _done(None), 2: TrialJob(), 3: TrialJob()}
     record, _ = _settled(record, jobs)
-    jobs |= {2: _done(None), 3: TrialJob()}
+    jobs[2] = _done(None)
     record, actions = _settled(record, jobs)
     assert (record.status.phase, actions) == (StudyPhase.STOPPING, [StopTrial(3)])
     jobs[3] = TrialJob(over=True, stopped=True, message="cancelled")

@@ -55,6 +55,8 @@ class World:
         self.tuner = Tuner()
         self.controller: StudyController | None = None
         self._leading: asyncio.Task[None] | None = None
+        self.has_room = True
+        """Whether jobs in the queue get a place."""
 
     def lead(self) -> None:
         """Start the controller, as after a restart of the server."""
@@ -100,6 +102,15 @@ class World:
                 await asyncio.sleep(0.01)
         return [job for job in found if job is not None]
 
+    async def start_queued(self) -> None:
+        """As the controller of jobs does, which is not there."""
+        while True:
+            if self.has_room:
+                queued = self.served.store.list(TRAIN_JOB, indexes=[Phase.QUEUED])
+                for job in queued.items:
+                    self.served.move(job.key.uid, Phase.STARTING)
+            await asyncio.sleep(0.01)
+
     async def report(self, number: int, value: float, step: int = 9) -> None:
         """Have a trial's job report a value."""
         (job,) = await self.jobs(number)
@@ -117,7 +128,10 @@ class World:
         (job,) = await self.jobs(number)
         if value is not None:
             await self.report(number, value)
-        for each in (Phase.STARTING, Phase.RUNNING, phase):
+        now = self.served.platform.jobs.get(job.key.uid).status.phase
+        starts = [Phase.STARTING] if now is Phase.QUEUED else []
+        stops = [Phase.STOPPING] if phase is Phase.STOPPED else []
+        for each in (*starts, Phase.RUNNING, *stops, phase):
             self.served.move(job.key.uid, each, message="its end")
 
     async def until(self, true: Callable[[Study], bool]) -> Study:
@@ -139,9 +153,11 @@ async def world() -> AsyncIterator[World]:
             identity.access_key, identity.secret, f"http://127.0.0.1:{port}"
         ) as client:
             world = World(served, client)
+            starting = asyncio.create_task(world.start_queued())
             world.lead()
             yield world
             await world.stop_leading()
+            starting.cancel()
             await world.tuner.close()
     served.close()
 
@@ -357,7 +373,7 @@ async def test_a_study_is_stopped_with_its_trials(world: World) -> None:
     async with asyncio.timeout(60):
         while (found := world.job(0)) is None or found.spec.workload.desired is not Desired.STOPPED:
             await asyncio.sleep(0.01)
-    world.served.move(job.key.uid, Phase.STOPPED, message="its end")
+    await world.end(0, Phase.STOPPED)
     study = await world.until(lambda study: study.phase == "Stopped")
     assert [trial.state for trial in study.trials] == ["Stopped"]
     with pytest.raises(Conflict, match="Stopped"):
@@ -383,7 +399,7 @@ async def test_a_trial_that_reports_badly_is_stopped_and_a_new_controller_goes_o
             await asyncio.sleep(0.01)
     await world.stop_leading()
     (job,) = await world.jobs(2)
-    for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.STOPPED):
+    for phase in (Phase.RUNNING, Phase.STOPPING, Phase.STOPPED):
         world.served.move(job.key.uid, phase)
     world.lead()
     await world.end(0, Phase.SUCCEEDED)
