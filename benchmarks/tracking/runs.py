@@ -12,6 +12,7 @@ import json
 import os
 import random
 import sqlite3
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -34,6 +35,8 @@ from cloud_ml.models.codec import format_time
 RUNS = int(os.environ.get("TRACKING_RUNS", "100000"))
 METRICS, REQUESTS = 20, 100
 POINTS, SHOWN, BATCH = 1_000_000, 2_000, 1_000
+SINGLE_POINTS = 200_000
+"""Of single precision."""
 SINGLES = 500
 LISTS: tuple[tuple[str, str, Callable[[int], bool]], ...] = (
     (f"50 newest of {RUNS:,} runs, {METRICS} columns", "", lambda _: True),
@@ -220,6 +223,9 @@ def lists(client: CloudMlClient, peer: Peer | None) -> list[Figure]:
             Figure(f"{what}, median", median(times), "ms", 10, *theirs),
             Figure(f"{what}, p95", high(times, 0.95), "ms", 30),
         ]
+        if peer:
+            ratio = peer.lists[text] / median(times)
+            found.append(Figure(f"{what}, beside MLflow", ratio, "x", 200, least=True))
     return found
 
 
@@ -241,12 +247,18 @@ def log_singles(
     return 1000 * (_processor_s(pids()) - before) / SINGLES, median(times)
 
 
-def log_batches(server: Mlflow | MlflowServer, uid: str, points: int) -> float:
+def log_batches(
+    server: Mlflow | MlflowServer,
+    uid: str,
+    points: int,
+    metric: str = "loss",
+    rounded: Callable[[float], float] = float,
+) -> float:
     """Points a second, in batches."""
     chance = random.Random(1)
     batches = [
         [
-            {"key": "loss", "value": chance.random(), "timestamp": 10 * step, "step": step}
+            {"key": metric, "value": rounded(chance.random()), "timestamp": 10 * step, "step": step}
             for step in range(begin, begin + BATCH)
         ]
         for begin in range(0, points, BATCH)
@@ -255,6 +267,11 @@ def log_batches(server: Mlflow | MlflowServer, uid: str, points: int) -> float:
     for batch in batches:
         server.post("/runs/log-batch", run_id=uid, metrics=batch)
     return points / (time.perf_counter() - began)
+
+
+def _single_precision(value: float) -> float:
+    """The value as a float32 has it."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
 def logging(server: Server, peer: Peer | None) -> list[Figure]:
@@ -270,6 +287,9 @@ def logging(server: Server, peer: Peer | None) -> list[Figure]:
     assert 0 < chart() <= SHOWN
     shown = [timed(chart) for _ in range(REQUESTS)]
     size = (_bytes(database) - before) / POINTS
+    before = _bytes(database)
+    log_batches(mlflow, uid, SINGLE_POINTS, "single_loss", _single_precision)
+    single_size = (_bytes(database) - before) / SINGLE_POINTS
     name = peer.name if peer else ""
     return [
         Figure("log_metric through MLflow's API, median", single, "ms", 5),
@@ -292,6 +312,7 @@ def logging(server: Server, peer: Peer | None) -> list[Figure]:
             least=True,
         ),
         Figure("bytes of a point on disk, double precision", size, "B", 10),
+        Figure("bytes of a point on disk, single precision", single_size, "B", 6),
         Figure(
             f"{SHOWN:,} of {POINTS:,} points, median",
             median(shown),
