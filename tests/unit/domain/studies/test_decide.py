@@ -93,7 +93,7 @@ def test_only_one_trial_at_a_time_waits_for_room() -> None:
 
 
 def test_the_trials_of_an_original_tuning_begin_all_at_once() -> None:
-    record, actions = _settled(study_record(parallel=4, original=True), {})
+    _, actions = _settled(study_record(parallel=4, original=True), {})
     assert _started(actions) == [0, 1, 2, 3]
 
 

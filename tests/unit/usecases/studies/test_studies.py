@@ -368,7 +368,7 @@ async def test_what_may_be_a_secret_is_shown_nowhere(world: World) -> None:
 
 async def test_a_study_is_stopped_with_its_trials(world: World) -> None:
     await world.studies.create(_new(parallel=1))
-    (job,) = await world.jobs(0)
+    await world.jobs(0)
     await world.studies.act("rates", "stop")
     async with asyncio.timeout(60):
         while (found := world.job(0)) is None or found.spec.workload.desired is not Desired.STOPPED:
