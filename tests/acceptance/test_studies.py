@@ -241,22 +241,18 @@ import argparse, os, pathlib, time
 from cloud_ml import job
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float)
-parser.add_argument("--wait")
 parsed = parser.parse_args()
-while not os.path.exists(parsed.wait):
+while not pathlib.Path(os.environ["CLOUDML_STORAGE"], "cloudml", "go-on").exists():
     time.sleep(0.05)
 job.report(1, loss=parsed.lr)
 """
 
 
 def test_only_one_trial_waits_for_a_place_and_a_later_job_is_next_but_one(tmp_path: Path) -> None:
-    go = tmp_path / "go"
     with serving(tmp_path, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS="2") as server:
         client = server.client()
         code = str(trainer(tmp_path / "code", _WAITS_FOR_A_FILE))
-        job = TrainJob(
-            "wide", "trainer.task", code, framework="python", job_args=["--wait", str(go)]
-        )
+        job = TrainJob("wide", "trainer.task", code, framework="python")
         client.studies.submit(
             job, {"lr": {"min": 0, "max": 1, "type": "float"}}, parallel=8, max_trials=8
         )
@@ -264,20 +260,21 @@ def test_only_one_trial_waits_for_a_place_and_a_later_job_is_next_but_one(tmp_pa
         def phases() -> dict[str, str]:
             return {one.name: one.phase for one in client.list_train_jobs()}
 
-        def full() -> bool:
-            return sorted(phases().values()) == ["Queued", "Running", "Running"]
-
-        eventually(full, "two trials that run and one that waits", limit_s=120)
-        plain = TrainJob("plain", "trainer.task", code, framework="python")
-        plain.job_args = ["--lr", "1", "--wait", str(go)]
+        eventually(
+            lambda: sorted(phases().values()) == ["Queued", "Running", "Running"],
+            "two trials that run and one that waits",
+            limit_s=120,
+        )
+        plain = TrainJob("plain", "trainer.task", code, framework="python", job_args=["--lr", "1"])
         client.submit_train_job(plain)
         eventually(lambda: "plain" in phases(), "the later job")
         assert sorted(phases()) == ["plain", "wide-hp-0", "wide-hp-1", "wide-hp-2"]
-        go.touch()
-        study = client.studies.wait("wide", 300)
+        server.bucket("go-on").touch()
+        study = client.studies.wait("wide", 120)
         assert (study.phase, len(study.trials)) == ("Completed", 8)
-        began = {one.name: one.started_at for one in client.list_train_jobs()}
-        assert sum(at < began["plain"] for at in began.values()) <= 4
+        began = {name: client.describe_train_job(name).started_at for name in phases()}
+        before = [name for name, at in began.items() if str(at) < str(began["plain"])]
+        assert len(before) <= 4, before
 
 
 _EXPERIMENT = """
