@@ -37,8 +37,15 @@ class AsyncExperiments:
 
     async def list(self) -> Sequence[RunExperiment]:
         """The experiments that are not deleted, newest first."""
-        document = await self._transport.json(Request("GET", _PATH))
-        return codec.decode(ExperimentPage, document, ignore_unknown=True).items
+        found: list[RunExperiment] = []
+        query: dict[str, str] = {}
+        while True:
+            document = await self._transport.json(Request("GET", _PATH, query=query))
+            page = codec.decode(ExperimentPage, document, ignore_unknown=True)
+            found += page.items
+            if page.next is None:
+                return found
+            query["after"] = page.next
 
     async def find(self, name: str) -> RunExperiment:
         """The experiment of that name, a deleted one, too.

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.experiments import AsyncExperiments
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.aio.waiting import wait_for_end
 from cloud_ml.aio.watching import follow_stream
@@ -28,7 +29,6 @@ from cloud_ml.models.metrics import (
 )
 from cloud_ml.models.metrics import with_numbers as series_with_numbers
 from cloud_ml.models.run import (
-    ExperimentPage,
     Run,
     RunChange,
     RunExperiment,
@@ -180,10 +180,9 @@ class AsyncRuns:
         document = await self._transport.json(json_request("DELETE", _path(uid)))
         return with_numbers(codec.decode(Run, document, ignore_unknown=True))
 
-    async def experiments(self) -> list[RunExperiment]:
+    async def experiments(self) -> Sequence[RunExperiment]:
         """The experiments, newest first."""
-        document = await self._transport.json(Request("GET", "/api/v1/experiments"))
-        return codec.decode(ExperimentPage, document, ignore_unknown=True).items
+        return await AsyncExperiments(self._transport).list()
 
     async def create(
         self,

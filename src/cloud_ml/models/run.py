@@ -129,11 +129,12 @@ class ExperimentChange:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentPage:
-    """The experiments of an organisation, newest first. ``revision`` goes into ``after`` of a
-    stream of changes.
+    """Experiments of an organisation, newest first. ``next`` goes into ``after`` of the next page, and
+    ``revision`` into that of a stream of changes.
     """
 
     items: list[RunExperiment]
+    next: str | None = None
     revision: int | None = None
 
 

@@ -38,8 +38,15 @@ class Experiments:
 
     def list(self) -> Sequence[RunExperiment]:
         """The experiments that are not deleted, newest first."""
-        document = self._transport.json(Request("GET", _PATH))
-        return codec.decode(ExperimentPage, document, ignore_unknown=True).items
+        found: list[RunExperiment] = []
+        query: dict[str, str] = {}
+        while True:
+            document = self._transport.json(Request("GET", _PATH, query=query))
+            page = codec.decode(ExperimentPage, document, ignore_unknown=True)
+            found += page.items
+            if page.next is None:
+                return found
+            query["after"] = page.next
 
     def find(self, name: str) -> RunExperiment:
         """The experiment of that name, a deleted one, too.

@@ -25,7 +25,6 @@ from cloud_ml.models.metrics import (
 )
 from cloud_ml.models.metrics import with_numbers as series_with_numbers
 from cloud_ml.models.run import (
-    ExperimentPage,
     Run,
     RunChange,
     RunExperiment,
@@ -34,6 +33,7 @@ from cloud_ml.models.run import (
     with_numbers,
 )
 from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.experiments import Experiments
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
 from cloud_ml.sdk.transport import Transport
@@ -177,10 +177,9 @@ class Runs:
         document = self._transport.json(json_request("DELETE", _path(uid)))
         return with_numbers(codec.decode(Run, document, ignore_unknown=True))
 
-    def experiments(self) -> list[RunExperiment]:
+    def experiments(self) -> Sequence[RunExperiment]:
         """The experiments, newest first."""
-        document = self._transport.json(Request("GET", "/api/v1/experiments"))
-        return codec.decode(ExperimentPage, document, ignore_unknown=True).items
+        return Experiments(self._transport).list()
 
     def create(
         self,

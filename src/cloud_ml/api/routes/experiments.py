@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from cloud_ml.api import documents, record_streams
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.long_polls import Wait, check_wait
 from cloud_ml.api.openapi import answers, events
+from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import Start
@@ -33,13 +34,21 @@ _ACTIVE = f"attributes.status NOT IN ({_ENDED})"
 
 
 @router.get("/experiments", responses=answers(ExperimentPage))
-async def list_experiments(here: Here, call: Signed) -> Response:
-    """The experiments of the caller's organisation, newest first."""
+async def list_experiments(
+    here: Here,
+    call: Signed,
+    *,
+    limit: Annotated[int, Query(ge=1)] = 50,
+    after: Annotated[str | None, Query(max_length=100)] = None,
+) -> Response:
+    """The experiments of the caller's organisation that are not deleted, newest first."""
+    check_limit(limit, here.settings.list_page_limit)
 
     def page() -> ExperimentPage:
         revision = here.store.revision()  # before the search: who watches from here misses nothing
-        found = here.experiments.search(call.org)
-        return ExperimentPage(items=[experiment_view(one) for one in found], revision=revision)
+        found, following = here.experiments.page(call.org, after=after, limit=limit)
+        items = [experiment_view(one) for one in found]
+        return ExperimentPage(items=items, next=following, revision=revision)
 
     return documents.answer(await here.offload(page))
 

@@ -124,6 +124,28 @@ class Experiments:
             found.append(self.get(org, DEFAULT_EXPERIMENT))
         return found
 
+    def page(
+        self, org: str, *, after: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[Experiment], str | None]:
+        """Experiments that are not deleted, newest first, and the ``after`` of the next page.
+
+        Args:
+            org: Whose.
+            after: The id of the last one of the page before.
+            limit: At most so many.
+
+        Raises:
+            InvalidRequest: There is no experiment ``after``.
+        """
+        left = self.all(org)
+        if after is not None:
+            ids = [one.id for one in left]  # of deleted ones, too: one may be deleted in between
+            if after not in ids:
+                raise common.refuse("after", after, "the `next` of the page before")
+            left = left[ids.index(after) + 1 :]
+        active = [one for one in left if not one.deleted]
+        return active[:limit], active[limit - 1].id if len(active) > limit else None
+
     def search(
         self, org: str, text: str = "", order: Sequence[str] = (), view: View = View.ACTIVE
     ) -> Sequence[Experiment]:
