@@ -73,7 +73,7 @@ GOOD = ["bad-input", "trainer.task", PLAIN]
             1,
             ["max_retries is 0", "1 to 100"],
         ),
-        ([*SUBMIT, *GOOD, "--keep-checkpoints", "0"], 2, ["--keep-checkpoints", "1<=x<=100"]),
+        ([*SUBMIT, *GOOD, "--keep-checkpoints", "0"], 2, ["--keep-checkpoints", "1 to 100"]),
         (
             [*SUBMIT, *GOOD, "--keep-checkpoints", "2", "--array", "0-3"],
             1,
