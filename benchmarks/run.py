@@ -58,7 +58,13 @@ GROUPS = {
         "tuning.ask_tell",
         "tuning.trials",
     ),
-    "peers": ("peers.jobs", "peers.environments", "peers.commands", "peers.distributed"),
+    "peers": (
+        "peers.jobs",
+        "peers.environments",
+        "peers.commands",
+        "peers.distributed",
+        "peers.tensorflow_ps",
+    ),
 }
 PARTS = tuple(part for group in GROUPS.values() for part in group)
 LIMIT_S = float(os.environ.get("BENCH_LIMIT_S", "300"))

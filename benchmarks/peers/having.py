@@ -19,6 +19,7 @@ PACKAGES = {
     "ray": "ray[default]",
     "mlflow": "mlflow",
     "torch": "torch==2.13.0 numpy",
+    "tensorflow": "tensorflow-cpu==2.21.0",
     "metaflow": "metaflow",
     "optuna": "optuna",
     "tensorboard": "tensorboard",
