@@ -22,6 +22,10 @@ _NETWORK_WORDS = (
     b"HTTP status server error",
     b"operation timed out",
 )
+_NO_PROJECT = ("--directory", "/")
+"""uv reads the ``uv.toml`` or ``pyproject.toml`` of the folder that it is in, or of the next one above
+it. Whoever can write there would say what is installed, and one that cannot be read fails it.
+"""
 
 
 def is_of_network(words: bytes) -> bool:
@@ -82,6 +86,7 @@ class Uv:
             *self.config.arguments,
         ]
         command += ["--cache-dir", str(self.cache), "--color", "never", "--no-python-downloads"]
+        command += _NO_PROJECT
         command += [] if progress else ["--no-progress"]
         # To build a source distribution runs its code, which is for a sandbox.
         command += [] if self.sandbox else ["--only-binary", ":all:"]
@@ -138,7 +143,7 @@ class Uv:
 
     def _python(self, *arguments: str) -> tuple[int, str]:
         words = process.OutputTail()
-        command = [str(self.program), "python", *arguments, "--color", "never"]
+        command = [str(self.program), "python", *arguments, *_NO_PROJECT, "--color", "never"]
         code = process.run(
             command, environment=self._environment(), timeout_s=self.timeout_s, output=words
         )
