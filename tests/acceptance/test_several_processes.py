@@ -55,7 +55,11 @@ def test_tasks_meet_under_their_names(run: Run, client: CloudMlClient) -> None:
     assert job.outputs is not None
     assert job.outputs.files == 3  # all tasks share one working directory
     (told,) = set(re.findall(r" cluster (.+)", log))
-    assert [task.address for task in job.tasks] == told.split()
+    # Without a mount table of its own, a job knows its tasks by addresses.
+    without_sandbox = [
+        one.replace("127.0.0.1", f"worker-{n}") for n, one in enumerate(told.split())
+    ]
+    assert [task.address for task in job.tasks] == without_sandbox
     assert {task.node for task in job.tasks} == {job.node}
     own = b"".join(client.get_train_job("meeting").logs(task="worker-1")).decode()
     assert "arguments []\n" in own

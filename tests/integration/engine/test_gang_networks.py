@@ -150,7 +150,7 @@ async def test_no_job_of_the_organisation_and_no_other_gang_is_reached(
     engine: LocalEngine,
 ) -> None:
     name = f"cloudml-gang-{os.getpid()}"
-    network = "tenant" if engine.tenant_address(1) else "host"
+    network = "tenant" if engine._config.bwrap and engine.tenant_address(1) else "host"
     neighbour, port = await serving(engine, network, f"{name}-tenant")
     other, _ = await serving(engine, "none", f"{name}-gang", port)
     own = str(gang_network.ADDRESS)

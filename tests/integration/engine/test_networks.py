@@ -395,6 +395,7 @@ async def test_what_was_there_before_the_setting_was_changed_goes(
         assert traces(findings) == []
 
 
+@pytest.mark.skipif(shutil.which("nft") is None, reason="nftables is not installed")
 async def test_another_firewall_that_drops_what_is_forwarded_is_named(far: Outside) -> None:
     def look() -> str:
         chain = "chain {0} {{\ntype filter hook {0} priority 0; policy {1};\n}}\n"

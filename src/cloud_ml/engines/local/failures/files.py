@@ -28,6 +28,8 @@ characters.
 """
 _SKIPPED = ("__pycache__", "node_modules")
 _STORAGE, _FDS = "/storage/", "/fds/"
+_WITHOUT_SANDBOX = re.compile(r"/.*/jobs/[0-9a-f]{32}(?=/(?:storage|fds)/)")
+"""What stands before these where a job sees the folders of the machine."""
 _SECRET = re.compile(r"/run/secrets/([a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?)")
 _ELSEWHERE = re.compile(
     r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|/scratch/|/lustre/|/gpfs/|/nfs/|"
@@ -68,7 +70,7 @@ def missing_path(detail: str) -> str:
 
 def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> str:
     """Where the missing file was looked for, what was sent, and which names are like it."""
-    path = missing_path(detail)
+    path = _WITHOUT_SANDBOX.sub("", missing_path(detail), count=1)
     if path.startswith("fds://"):
         return "open() takes no URI: hand it to the code as an argument, which becomes a path"
     if _WITH_VARIABLE.search(path):

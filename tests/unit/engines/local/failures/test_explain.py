@@ -217,6 +217,9 @@ def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureC
         "FileNotFoundError: [Errno 2] No such file or directory: '/storage/ml/data/x.csv'", sent
     )
     assert message.endswith("see what is there: cloudml storage ls fds://ml/data/")
+    place = f"/var/lib/cloudml/engine/jobs/{'0f' * 16}/storage/ml/x.csv"  # without a sandbox
+    message = told(f"FileNotFoundError: [Errno 2] No such file or directory: '{place}'", sent)
+    assert message.endswith("see what is there: cloudml storage ls fds://ml/")
     message = told("FileNotFoundError: [Errno 2] No such file or directory: '/fds/x.csv'", sent)
     assert message.endswith("see what is there: cloudml storage ls fds://BUCKET/")
     message = told("FileNotFoundError: [Errno 2] No such file or directory: 'fds://ml/x.csv'", sent)
