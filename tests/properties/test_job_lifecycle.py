@@ -130,6 +130,9 @@ class Acting:
     async def collect_outputs(self, job) -> CollectedOutputs:
         return CollectedOutputs()
 
+    def keeps_ports(self, job) -> bool:
+        return job.status.attempt % 2 == 0
+
     async def newest_checkpoint(self, job) -> NotedCheckpoint:
         # Each attempt has just saved one.
         return NotedCheckpoint("newest", None, datetime.max.replace(tzinfo=UTC))

@@ -51,9 +51,9 @@ def classifier() -> Classifier:
 @pytest.fixture
 def world(classifier: Classifier) -> World:
     made = World()
-    workshop = made.table.models["m"].versions[1]._workshop
+    context = made.table.models["m"].versions[1]._context
     model = loaded(SklearnModel(classifier, describe_estimator(classifier)))
-    made.table.put(LoadedVersion("m", 1, model, workshop))
+    made.table.put(LoadedVersion("m", 1, model, context))
     made.methods = {PREDICT: Prediction(made.table).predict, INFER: Infer(made.table).infer}
     return made
 
@@ -227,7 +227,7 @@ def test_a_model_of_a_format_whose_author_names_the_output_has_the_alias(
         json.dumps({"inputs": [{"name": "x", **side}], "outputs": [{"name": "y", **side}]})
     )
     model = loading.load(tmp_path, LoadOptions(allow_code=True))
-    world.table.put(LoadedVersion("m", 1, model, world.table.models["m"].versions[1]._workshop))
+    world.table.put(LoadedVersion("m", 1, model, world.table.models["m"].versions[1]._context))
     assert list(predict(world).outputs) == ["y"]
     answer = predict(world, "output")
     assert list(answer.outputs["output"].double_val) == (ROWS * 2).ravel().tolist()

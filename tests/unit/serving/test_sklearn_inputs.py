@@ -56,9 +56,9 @@ class Words:
 
 def post(estimator: Any, path: str, body: Any) -> Any:
     world = World()
-    workshop = world.table.models["m"].versions[1]._workshop
+    context = world.table.models["m"].versions[1]._context
     world.table.put(
-        LoadedVersion("m", 1, SklearnModel(estimator, describe_estimator(estimator)), workshop)
+        LoadedVersion("m", 1, SklearnModel(estimator, describe_estimator(estimator)), context)
     )
     connection, transport = world.http1()
     data = json.dumps(body).encode()

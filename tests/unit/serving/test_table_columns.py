@@ -37,11 +37,9 @@ class Regression:
 @pytest.fixture
 def world() -> World:
     made = World()
-    workshop = made.table.models["m"].versions[1]._workshop
+    context = made.table.models["m"].versions[1]._context
     made.table.put(
-        LoadedVersion(
-            "m", 1, SklearnModel(Regression(), describe_estimator(Regression())), workshop
-        )
+        LoadedVersion("m", 1, SklearnModel(Regression(), describe_estimator(Regression())), context)
     )
     return made
 
@@ -133,8 +131,8 @@ class Wide(Regression):
 
 
 def test_columns_that_are_too_long_are_left_empty(world: World) -> None:
-    workshop = world.table.models["m"].versions[1]._workshop
-    wide = LoadedVersion("m", 1, SklearnModel(Wide(), describe_estimator(Wide())), workshop)
+    context = world.table.models["m"].versions[1]._context
+    wide = LoadedVersion("m", 1, SklearnModel(Wide(), describe_estimator(Wide())), context)
     assert columns_of(wide) == {"serving_default": {"x": ()}}
 
 

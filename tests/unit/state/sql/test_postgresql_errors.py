@@ -88,7 +88,7 @@ def test_a_place_has_a_name_without_secrets_and_keeps_them_out_of_what_is_told(
     place = DatabaseName.of(make_url(url))
     assert place.name == name
     assert "hunter2" not in repr(place)
-    assert place.told(psycopg.OperationalError("is hunter2\n  it?")) == "is *** it?"
+    assert place.failure_text(psycopg.OperationalError("is hunter2\n  it?")) == "is *** it?"
 
 
 def test_a_driver_that_is_not_installed_is_named_with_its_extra(

@@ -55,8 +55,7 @@ class World:
         self.tuner = Tuner()
         self.controller: StudyController | None = None
         self._leading: asyncio.Task[None] | None = None
-        self.has_room = True
-        """Whether jobs in the queue get a place."""
+        self._starting: asyncio.Task[None] | None = None
 
     def lead(self) -> None:
         """Start the controller, as after a restart of the server."""
@@ -83,13 +82,14 @@ class World:
             offload=here.platform.offload,
         )
         self._leading = asyncio.create_task(manager.run())
+        self._starting = asyncio.create_task(self._start_queued())
 
     async def stop_leading(self) -> None:
         """End the controller wherever it is."""
-        if self._leading is not None:
-            self._leading.cancel()
+        for task in filter(None, (self._leading, self._starting)):
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._leading
+                await task
 
     def job(self, number: int) -> TrainJobRecord | None:
         """The job of a trial."""
@@ -102,13 +102,11 @@ class World:
                 await asyncio.sleep(0.01)
         return [job for job in found if job is not None]
 
-    async def start_queued(self) -> None:
+    async def _start_queued(self) -> None:
         """As the controller of jobs does, which is not there."""
         while True:
-            if self.has_room:
-                queued = self.served.store.list(TRAIN_JOB, indexes=[Phase.QUEUED])
-                for job in queued.items:
-                    self.served.move(job.key.uid, Phase.STARTING)
+            for job in self.served.store.list(TRAIN_JOB, indexes=[Phase.QUEUED]).items:
+                self.served.move(job.key.uid, Phase.STARTING)
             await asyncio.sleep(0.01)
 
     async def report(self, number: int, value: float, step: int = 9) -> None:
@@ -153,11 +151,9 @@ async def world() -> AsyncIterator[World]:
             identity.access_key, identity.secret, f"http://127.0.0.1:{port}"
         ) as client:
             world = World(served, client)
-            starting = asyncio.create_task(world.start_queued())
             world.lead()
             yield world
             await world.stop_leading()
-            starting.cancel()
             await world.tuner.close()
     served.close()
 

@@ -325,7 +325,7 @@ class _Fake(Group):
 
     def limit(self, limits: Limits) -> None: ...
 
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         return []
 
     def processes(self) -> list[int]:

@@ -31,7 +31,7 @@ class Scripted(Group):
     def limit(self, limits: Limits) -> None:
         self.limits = limits
 
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         return []
 
     def processes(self) -> list[int]:
