@@ -277,6 +277,17 @@ def test_only_one_trial_waits_for_a_place_and_a_later_job_is_next_but_one(tmp_pa
         assert len(before) <= 4, before
 
 
+def test_a_trial_without_a_value_is_told_what_it_printed_last(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    code = str(trainer(tmp_path / "typo", "print('epoch 3')\nprint('accurracy', 0.5)"))
+    job = TrainJob("typo", "trainer.task", code, framework="python")
+    client.studies.submit(job, {"lr": [0.1]}, objective="accuracy:max", max_trials=1)
+    (trial,) = client.studies.wait("typo", 120).trials
+    assert trial.state == "MetricMissing"
+    assert "(its log ends with 'accurracy 0.5'): name as the objective" in trial.message
+
+
 _EXPERIMENT = """
 apiVersion: kubeflow.org/v1beta1
 kind: Experiment

@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from cloud_ml import failpoints
@@ -45,7 +46,9 @@ from cloud_ml.domain.studies.spec import (
 from cloud_ml.domain.studies.stopping import Curve
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.engines.abilities import LogView
 from cloud_ml.engines.base import Capacity, Engine
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.errors import Conflict, NotFound, RequestError
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.state.matching import Match
@@ -227,6 +230,7 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
             return decision
         begin_step("look at the trials")
         jobs = await self._offload.long(record.key.org, self._trials.seen, record)
+        jobs = {number: await self._with_last_line(job) for number, job in jobs.items()}
         uid = record.key.uid
         began = time.monotonic()
         curves = await self._offload.long(record.key.org, self._trials.curves, record)
@@ -235,6 +239,12 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         removed = self._removal.take_found(record)
         seen = ObservedTrials(jobs, self._refused.pop(uid, {}), suggested, curves, removed)
         return decide(record, seen, self._clock(), suggest)
+
+    async def _with_last_line(self, job: TrialJob) -> TrialJob:
+        """The job with the last line that it printed, if it ended well without any metric."""
+        if not job.succeeded or job.value is not None or job.reported:
+            return job
+        return replace(job, last_line=await last_line(self._engine, job.uid, job.attempt))
 
     async def finish(self, record: StudyRecord) -> bool:
         """See ``RecordReconciler``. Checkpoints that are not kept are removed, as long as the jobs of
@@ -280,6 +290,8 @@ _SHARE = 3
 """Curves are read again after so many times as long as that took."""
 _LOCAL_PAUSE_S = 0.2
 """The least time between two looks at a local study."""
+_OF_THE_CODE = LogView(installation=False)
+_LINE_BYTES, _LINE_CHARACTERS = 4096, 60
 _LOOK_S = 1.0
 """One study looks so long for values of its trials at once, and at one value at least."""
 _RULES: RecordRules[StudySpec, StudyStatus, StudyAction] = RecordRules(
@@ -288,6 +300,21 @@ _RULES: RecordRules[StudySpec, StudyStatus, StudyAction] = RecordRules(
     lambda _record, _now: Decision(),
     children=[TRAIN_JOB],
 )
+
+
+async def last_line(engine: Engine, uid: str, attempt: int) -> str:
+    """The last line that the code of an attempt printed, cut; empty if it printed none."""
+    streams = [stream for stream in await engine.log_streams(uid) if stream[0] == attempt]
+    if not streams:
+        return ""
+    key, read = GangKey(uid, attempt), b""
+    async for chunk in engine.logs(key, streams[-1][1], lines=1, view=_OF_THE_CODE):
+        read += chunk
+        if len(read) > _LINE_BYTES:
+            break
+    text = read[:_LINE_BYTES].decode("utf-8", "replace").strip()
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return printable if len(printable) <= _LINE_CHARACTERS else printable[:_LINE_CHARACTERS] + "…"
 
 
 class Trials:
@@ -354,6 +381,8 @@ class Trials:
             step=step,
             further=[None if one is None else one[0] for one in last[1:]],
             reported=self._objectives.reported(job) if missing else {},
+            uid=job.key.uid,
+            attempt=status.attempt,
         )
 
     def start(self, record: StudyRecord, trial: TrialStatus, capacity: Capacity) -> str:

@@ -50,6 +50,9 @@ class TrialJob:
         further: The last values of the other objectives.
         reported: Metrics that it reported instead, of a job without a value, and where each was
             found.
+        last_line: The last line that it printed, if it reported no metric at all.
+        uid: Of the job.
+        attempt: Its last one.
     """
 
     waits: bool = False
@@ -61,6 +64,9 @@ class TrialJob:
     step: int | None = None
     further: Sequence[float | None] = ()
     reported: Mapping[str, str] = field(default_factory=dict)
+    last_line: str = ""
+    uid: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
@@ -309,7 +315,7 @@ def _with_values(trial: TrialStatus, spec: StudySpec, job: TrialJob) -> TrialSta
     last = (job.value, *job.further)
     for objective, value in zip(spec.objectives, last, strict=False):
         if value is None:
-            why = _missing(objective.metric, job.reported, spec.job.metric_patterns)
+            why = _missing(objective.metric, job, spec.job.metric_patterns)
             return _ended(trial, TrialState.METRIC_MISSING, why)
     for objective, value in zip(spec.objectives, last, strict=False):
         if _number(value) is None:
@@ -325,21 +331,23 @@ def _values(spec: StudySpec, job: TrialJob) -> tuple[float, ...]:
     return known if spec.further and len(known) == len(spec.objectives) else ()
 
 
-def _missing(metric: str, reported: Mapping[str, str], patterns: Sequence[str] | None) -> str:
+def _missing(metric: str, job: TrialJob, patterns: Sequence[str] | None) -> str:
     """Why there is no value: what a job reported instead, the most similar name first, or where it
-    was looked for.
+    was looked for, and what it printed last.
     """
+    reported = job.reported
+    printed = f" (its log ends with {job.last_line!r})" if job.last_line else ""
     if not reported and patterns is None:
         return (
-            f"its job reported no {metric}, nor any other metric: print lines such as {metric}=0.25, "
-            "call cloud_ml.job.report, or write TensorBoard event files to the working folder; or "
-            "name as the objective what it prints"
+            f"its job reported no {metric}, nor any other metric{printed}: name as the objective what "
+            f"it prints, or print lines such as {metric}=0.25, call cloud_ml.job.report, or write "
+            "TensorBoard event files to the working folder"
         )
     if not reported:
         return (
-            f"its job reported no {metric}, nor any other metric: no call of job.report, no scalar in "
-            "event files of the working folder and output_path, and no line of the log matches "
-            "metric_patterns"
+            f"its job reported no {metric}, nor any other metric{printed}: no line of the log matches "
+            "metric_patterns, there was no call of job.report, and no scalar in event files of the "
+            "working folder and output_path"
         )
     near = get_close_matches(metric, reported, n=_SHOWN, cutoff=0)
     named = ", ".join(f"{name} ({_PLACES.get(reported[name], reported[name])})" for name in near)

@@ -175,9 +175,9 @@ def test_a_missing_metric_is_told_beside_what_was_reported() -> None:
     assert [trial.message for trial in record.status.trials[:2]] == [
         "its job reported no loss, but val_loss (event files), accuracy (job.report); name one of "
         "them as the objective, or print lines such as loss=0.25",
-        "its job reported no loss, nor any other metric: print lines such as loss=0.25, call "
-        "cloud_ml.job.report, or write TensorBoard event files to the working folder; "
-        "or name as the objective what it prints",
+        "its job reported no loss, nor any other metric: name as the objective what it prints, or "
+        "print lines such as loss=0.25, call cloud_ml.job.report, or write TensorBoard event files "
+        "to the working folder",
     ]
 
 
@@ -185,7 +185,14 @@ def test_a_metric_that_the_log_lacks_is_told_beside_its_patterns() -> None:
     record = study_record(max_failed=4, job=TrainJob("rates", "m", "t", metric_patterns=["keras"]))
     record, _ = _settled(record, {0: _done(None)})
     message = record.status.trials[0].message
-    assert message.endswith(", and no line of the log matches metric_patterns")
+    assert ": no line of the log matches metric_patterns, there was no call of" in message
+
+
+def test_a_job_without_any_metric_is_told_what_it_printed_last() -> None:
+    printed = dataclasses.replace(_done(None), last_line="acc 0.5")
+    record, _ = _settled(study_record(max_failed=4), {0: printed})
+    said = "nor any other metric (its log ends with 'acc 0.5'): name as the objective what it"
+    assert said in record.status.trials[0].message
 
 
 def test_too_many_failures_stop_what_runs_and_fail_the_study() -> None:
