@@ -16,6 +16,7 @@ from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.addresses import Address
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.fake import FakeEngine, Machine
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.isolation import landlock
 from cloud_ml.engines.local.ledger import Ledger
@@ -159,6 +160,10 @@ class TestFakeEngineOfThreeMachines(TestFakeEngine):
     def lose_node(self, engine: Engine, node: str) -> None:
         assert isinstance(engine, FakeEngine)
         engine.lose_node(node)
+
+    def preempt(self, engine: Engine, key: GangKey, task: str) -> None:
+        assert isinstance(engine, FakeEngine)
+        engine.preempt(key, task)
 
     @pytest.fixture
     async def engine(self, bucket: str) -> Engine:

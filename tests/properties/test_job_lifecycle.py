@@ -40,7 +40,7 @@ from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.gangs import TaskRestarts
 from cloud_ml.domain.workloads.memory_growth import in_force, reserve_memory
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.reasons import PLACE_LOST, Reason
 from cloud_ml.domain.workloads.spec import Desired, RequestedRestart, change_workload
 from cloud_ml.engines.base import Capacity, JobPaths
 from cloud_ml.engines.fake import FakeEngine, Machine
@@ -431,7 +431,7 @@ class JobLifecycle(RuleBasedStateMachine):
     def attempts_stay_within_the_policy(self) -> None:
         for key in self.machine.gangs:
             lost = sum(
-                gang.reason is Reason.NODE_LOST
+                gang.reason in PLACE_LOST
                 for other, gang in self.machine.gangs.items()
                 if other.job_uid == key.job_uid
             )
@@ -598,6 +598,18 @@ class LifecycleOnSeveralMachines(JobLifecycle):
         places = self.machine.places
         if left := sorted(places.memory_bytes.keys() - places.lost):
             self.engine.lose_node(data.draw(st.sampled_from(left)))
+
+    @rule(data=st.data())
+    def a_place_is_given_to_others(self, data: st.DataObject) -> None:
+        held = sorted(
+            (key, one.name)
+            for key, gang in self.machine.gangs.items()
+            if not gang.state.over
+            for one in gang.processes
+            if one.running
+        )
+        if held:
+            self.engine.preempt(*data.draw(st.sampled_from(held)))
 
     @invariant()
     def tasks_run_where_there_is_room(self) -> None:

@@ -25,6 +25,8 @@ an engine with a queue of its own      state ``Waiting`` and its words; nothing 
 has no place for the gang             anywhere, and its names resolve nowhere
 one of several machines is lost       its own tasks end as ``NodeLost``; what follows is as for
                                       every end of a task, and costs no restart
+the engine gives a place to others    the task ends as ``Preempted``; what follows is as for a lost
+                                      machine, and an attempt that ends so costs no retry
 the machine restarts                  state ``Lost``, reason ``NodeLost``
 no process gives a sign of life       for ``hang_s``: all end as ``Hung``
 a process reports its progress        ``progress`` tells it, and the gang's ``milestone`` at the end

@@ -88,3 +88,19 @@ async def test_a_task_of_a_lost_machine_starts_again_beside_the_others(world: Wo
         for task in ("task-0", "task-1"):
             world.engine.exit(key, task, 0)
         await world.until_phase(uid, Phase.SUCCEEDED)
+
+
+async def test_a_job_whose_place_is_given_to_others_starts_again_without_a_retry(
+    world: World,
+) -> None:
+    async with world.controller(max_running_jobs=8):
+        uid = await world.submit("preempted", memory_limit="600M")
+        await world.until_phase(uid, Phase.RUNNING)
+        world.engine.preempt(GangKey(uid, 1), "master-0")
+        again = await world.until_phase(uid, Phase.RUNNING, attempt=2)
+        assert again.status.retries_used == 0
+        (said,) = [one.message for one in world.store.events(uid) if one.reason == "Restarting"]
+        assert "Preempted: the place of master-0 on node-" in said
+        assert "it costs no retry" in said
+        world.engine.exit(GangKey(uid, 2), "master-0", 0)
+        await world.until_phase(uid, Phase.SUCCEEDED, attempt=2)

@@ -10,10 +10,10 @@ from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.workloads import failover_sentences
 from cloud_ml.domain.workloads.gangs import ON_REQUEST
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.reasons import PLACE_LOST, Reason
 from cloud_ml.domain.workloads.record import WorkloadRecord
 
-_OF_THE_GANG = frozenset({Reason.CANCELLED, Reason.SUPERVISOR_LOST, Reason.NODE_LOST})
+_OF_THE_GANG = frozenset({Reason.CANCELLED, Reason.SUPERVISOR_LOST}) | PLACE_LOST
 """Ends of processes that their gang took with it."""
 
 

@@ -14,15 +14,15 @@ from cloud_ml.domain.observed import ObservedProcess, TaskRestart
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.domain.workloads.exits import ON_FAILURE, ExitAction, ExitRule, ExitRules, code_of
 from cloud_ml.domain.workloads.progress import MOST_SAME_ENDS, Milestone
-from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.reasons import PLACE_LOST, Reason
 
 EVALUATOR = "evaluator"
 """The role that looks at results: how it ends decides nothing."""
-_RESTARTED = frozenset({Reason.NON_ZERO_EXIT, Reason.SIGNALED, Reason.HUNG, Reason.NODE_LOST})
+_RESTARTED = frozenset({Reason.NON_ZERO_EXIT, Reason.SIGNALED, Reason.HUNG}) | PLACE_LOST
 """Ends after which a task may start again. One that had too little memory would need as much."""
-_FREE = frozenset({Reason.CANCELLED, Reason.NODE_LOST})
-"""Ends for which the task can do nothing: somebody wants it to start again, or its machine is lost
-and the others are not.
+_FREE = frozenset({Reason.CANCELLED}) | PLACE_LOST
+"""Ends for which the task can do nothing: somebody wants it to start again, or it has lost its
+place and the others have theirs.
 """
 _QUICK_S = 60.0
 _MOST_QUICK_STARTS = 3
@@ -208,11 +208,11 @@ def with_end(
     ended: ObservedProcess, milestone: Milestone, healthy_s: float = TaskRestarts.healthy_s
 ) -> ObservedProcess:
     """A process that has ended, with this end counted; its gang has come as far as ``milestone``.
-    The loss of its machine says nothing of the process.
+    The loss of its place says nothing of the process.
 
     After ``healthy_s`` seconds with progress, its restarts so far cost no budget any more.
     """
-    if ended.reason is Reason.NODE_LOST:
+    if ended.reason in PLACE_LOST:
         return ended
     code = code_of(ended.reason, ended.exit_code, ended.signal)
     healthy = (ran_s(ended) or 0.0) >= healthy_s and milestone.is_beyond(ended.same_ends.milestone)
@@ -291,9 +291,9 @@ def _has_budget(
 
 
 def _starts_again(ended: ObservedProcess, restarts: TaskRestarts) -> bool:
-    # Losing a node is not the task's fault, so quick failures and repeated ends do not prevent a
-    # restart.
-    if ended.reason is Reason.NODE_LOST:
+    # Losing its place is not the task's fault, so quick failures and repeated ends do not prevent
+    # a restart.
+    if ended.reason in PLACE_LOST:
         return may_start_again(ended, restarts)
     if quick_failures(ended) >= _MOST_QUICK_STARTS or not may_start_again(ended, restarts):
         return False

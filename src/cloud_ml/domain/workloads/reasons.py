@@ -48,6 +48,7 @@ class Reason(StrEnum):
     NO_PROGRESS = "NoProgress"
     NODE_LOST = "NodeLost"
     SUPERVISOR_LOST = "SupervisorLost"
+    PREEMPTED = "Preempted"
     PORT_TAKEN = "PortTaken"
     START_TIMEOUT = "StartTimeout"
     START_FAILED = "StartFailed"
@@ -93,6 +94,11 @@ CRASHES = frozenset(
     }
 )
 """Causes that lie in what is run, and not in the machine that runs it."""
+
+PLACE_LOST = frozenset({Reason.NODE_LOST, Reason.PREEMPTED})
+"""Ends of a task that has lost its place: its machine is gone, or the engine gave the place to
+others. The task can do nothing for that.
+"""
 
 NEVER_RETRIED = frozenset(
     {

@@ -117,6 +117,9 @@ def _follow(
     policy, used, failures = workload.retry, status.retries_used, status.failures
     if end.reason is Reason.COMPLETED:
         return _after_success(workload, end, now, used, failures)
+    if end.reason is Reason.PREEMPTED:  # the engine lets it wait for a place as long as it takes
+        again = _after(policy, now, used, 1, status.last_end)
+        return replace(again, failures=failures, why=_FREE_WORDS)
     conflicts = status.port_conflicts + 1 if end.reason is Reason.PORT_TAKEN else 0
     if 0 < conflicts <= _MOST_FREE:  # with delays of their own: a failure later on has its own, too
         again = _after(policy, now, used, conflicts, status.last_end)

@@ -390,6 +390,13 @@ class FakeEngine(FakeMetrics, Engine):
                 message = f"NodeLost: {task} was on {node}, which is gone"
                 self._process_ended(key, task, Reason.NODE_LOST, message)
 
+    def preempt(self, key: GangKey, task: str) -> None:
+        """Give the place of a task to others, as a scheduler does."""
+        node = self.machine.places.node_of(key, task)
+        self.machine.places.release(key, task)
+        message = f"Preempted: the place of {task} on {node} was given to others"
+        self._process_ended(key, task, Reason.PREEMPTED, message)
+
     def _end(self, key: GangKey, reason: Reason, message: str) -> None:
         gang = self.machine.gangs[key]
         if gang.state.over:

@@ -165,6 +165,38 @@ class NodeContract(Programs):
             for one in over.processes
         }
 
+    async def test_a_task_whose_place_is_given_to_others_starts_again_beside_them(
+        self, engine: Engine, nodes: int
+    ) -> None:
+        gang = self.large(*[self.waiting()] * nodes)
+        names = tuple(plan.name for plan in gang.processes)
+        await engine.ensure(replace(gang, restarts=TaskRestarts(names, most=1)))
+        before = await until_reached(engine, gang.key, GangState.RUNNING)
+        self.preempt(engine, gang.key, names[-1])
+        seen = await until(engine, gang.key, lambda seen: _task(seen, names[-1]).restarts == 1)
+        again = _task(seen, names[-1])
+        assert (again.last_reason, again.free_restarts) == (Reason.PREEMPTED, 1)
+        assert names[-1] in again.last_end
+        assert seen.processes[:-1] == before.processes[:-1]
+        await engine.stop(gang.key, 0.0)
+        await until_over(engine, gang.key)
+
+    async def test_a_gang_whose_tasks_do_not_start_again_ends_with_the_place_of_one(
+        self, engine: Engine, nodes: int
+    ) -> None:
+        gang = self.large(*[self.waiting()] * nodes)
+        await engine.ensure(gang)
+        await until_reached(engine, gang.key, GangState.RUNNING)
+        name = gang.processes[1].name
+        self.preempt(engine, gang.key, name)
+        over = await until_over(engine, gang.key)
+        assert (over.state, over.reason) == (GangState.EXITED, Reason.PREEMPTED)
+        assert name in over.message
+        assert {one.name: one.reason for one in over.processes} == {
+            one.name: Reason.PREEMPTED if one.name == name else Reason.CANCELLED
+            for one in over.processes
+        }
+
     async def _now(self, engine: Engine, key: GangKey) -> ObservedGang:
         return (await engine.observed(key.job_uid))[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cloud_ml.engines.base import Engine
+from cloud_ml.engines.gang import GangKey
 
 LISTENING = """
 import socket, sys
@@ -62,6 +63,10 @@ class Programs:
 
     def lose_node(self, engine: Engine, node: str) -> None:
         """Have one of several machines vanish."""
+        raise NotImplementedError
+
+    def preempt(self, engine: Engine, key: GangKey, task: str) -> None:
+        """Have an engine with a queue of its own give the place of a task to others."""
         raise NotImplementedError
 
     isolates_gangs = True

@@ -128,8 +128,9 @@ def test_only_restarts_that_happened_on_request_are_free() -> None:
     assert follows(replace(failed(restarts=3), free_restarts=1)) is AfterEnd.END_GANG
 
 
-def test_the_loss_of_its_machine_costs_a_task_nothing() -> None:
-    lost = replace(failed(1.0, quick=2), reason=Reason.NODE_LOST, exit_code=None)
+@pytest.mark.parametrize("reason", [Reason.NODE_LOST, Reason.PREEMPTED])
+def test_the_loss_of_its_place_costs_a_task_nothing(reason: Reason) -> None:
+    lost = replace(failed(1.0, quick=2), reason=reason, exit_code=None)
     assert follows(lost) is AfterEnd.RESTART_TASK, "it is no quick failure"
     assert follows(lost, used=AGAIN.most) is AfterEnd.RESTART_TASK
     again = restart_process(with_end(lost, Milestone()), NOW)

@@ -88,6 +88,18 @@ def test_ports_that_were_taken_cost_nothing_under_every_policy(
     assert late.at is None
 
 
+@pytest.mark.parametrize("policy", list(RestartPolicy))
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_place_that_was_given_to_others_costs_nothing_under_every_policy(
+    policy: RestartPolicy, retries: int
+) -> None:
+    retry = RetryPolicy(max_retries=retries, exits=ExitRules(policy))
+    job = replace(JOB, retry=retry)
+    found = following(AttemptEnd(Reason.PREEMPTED), used=retries, failures=50, job=job)
+    assert (found.retries_used, found.failures, found.why) == (retries, 50, "it costs no retry")
+    assert found.at == NOW + timedelta(seconds=1), "and does not wait longer from time to time"
+
+
 def test_ports_that_are_taken_for_good_cost_a_retry_each() -> None:
     late = following(AttemptEnd(Reason.PORT_TAKEN), used=1, conflicts=10)
     assert (late.retries_used, late.port_conflicts) == (2, 11)
