@@ -31,18 +31,21 @@ from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp
 from cloud_ml.tuning.tuner_process import MODULE, OPTUNA_MODULE
 from faults.scenes import SLICE, Reviver, fragile, insist, order, reached
+from support.event_files import EVENT_WRITER
 from support.server import RealServer, eventually, trainer
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints-of-studies")]
 
 STEPS, TRIALS = 5, 8
-SOURCE = f"""
+COLLECTOR = "cloud_ml.collector.main"
+SOURCE = f"""{EVENT_WRITER}
 import argparse, json, os, time
 from cloud_ml import job
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float)
 parser.add_argument("--layers", type=int)
 parser.add_argument("--printed", action="store_true")
+parser.add_argument("--written", action="store_true")
 parser.add_argument("--saves", action="store_true")
 parser.add_argument("--endless-from", type=float, default=2)
 given = parser.parse_args()
@@ -50,6 +53,8 @@ for step in range({STEPS}):
     loss = (given.lr - 0.3) ** 2 + given.layers + 1 / (step + 1)
     if given.printed:
         print(f"step={{step}} loss={{loss!r}}", flush=True)
+    elif given.written:
+        opened(".").write(scalar("loss", loss, step))
     else:
         job.report(step, loss=loss)
 if given.saves:
@@ -289,36 +294,55 @@ def not_inherited(server: RealServer, study: Study) -> list[str]:
 @pytest.mark.parametrize("algorithm", ["gp", "optuna:CmaEsSampler"])
 def test_killed_tuners(algorithm: str, server: RealServer, code: Path) -> None:
     name = f"tuners-{algorithm.partition(':')[0]}"
-    killed = set[int]()
-    over = threading.Event()
-
-    def kill() -> None:
-        while not over.wait(0.05):
-            for pid in tuners(server) - killed:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                    killed.add(pid)
-                break
-
     submit(server, code, name, algorithm=algorithm)
     eventually(lambda: trials_ended(server, name, 3), "some trials have ended", limit_s=60)
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    eventually(lambda: len(killed) >= 1, "a tuner was killed", limit_s=60)
-    over.set()
-    killer.join()
+    with killed_children(server, {MODULE, OPTUNA_MODULE}) as killed:
+        eventually(lambda: len(killed) >= 1, "a tuner was killed", limit_s=60)
     study = wait(server, name)
     assert wrong(server, study) == []
     assert not_suggested(study, algorithm) == []
 
 
-def tuners(server: RealServer) -> set[int]:
-    """The processes of the server that suggest."""
+@pytest.mark.parametrize("kind", ["patterns", "event files"])
+def test_killed_collectors(kind: str, server: RealServer, code: Path) -> None:
+    name = f"collectors-{kind.partition(' ')[0]}"
+    submit(server, code, name, "--printed" if kind == "patterns" else "--written")
+    with killed_children(server, {COLLECTOR}) as killed:
+        eventually(lambda: len(killed) >= 5, "collectors were killed", limit_s=120)
+    study = wait(server, name)
+    assert wrong(server, study) == []
+    assert not_suggested(study) == []
+
+
+@contextlib.contextmanager
+def killed_children(server: RealServer, modules: set[str]) -> Iterator[set[int]]:
+    """Kills one process of these modules after the other; gives the set of those that were."""
+    killed = set[int]()
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.05):
+            for pid in list(children(server, modules) - killed)[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.add(pid)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        killer.join()
+
+
+def children(server: RealServer, modules: set[str]) -> set[int]:
+    """The processes of the server that run one of these modules."""
     assert server.process is not None
     found = set()
-    for child in psutil.Process(server.process.pid).children():
+    for child in psutil.Process(server.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if {MODULE, OPTUNA_MODULE} & set(child.cmdline()):
+            if modules & set(child.cmdline()):
                 found.add(child.pid)
     return found
 

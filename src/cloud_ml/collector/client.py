@@ -36,6 +36,9 @@ _END_S = 5.0
 """A process whose line is closed has ended by then."""
 _PROGRAM = (sys.executable, "-I", "-m", "cloud_ml.collector.main")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
+_MOST_DEATHS, _MOST_KILLS = 2, 10
+"""So often a request is asked again when the process has died of it, or was killed."""
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 _LONGEST_WORDS = 64 * 1024
 _LARGEST_PIECE = 1 << 20
 _MOST_SESSIONS = 16
@@ -132,19 +135,25 @@ class CollectorProcess:
     def _ask(
         self, request: Mapping[str, Any], descriptor: int | None
     ) -> tuple[dict[str, Any], list[Row]]:
-        """Ask once, and once more if the process died: somebody else may have killed it."""
+        """Ask, and ask again if the process died. A file is to blame if it dies twice, unless
+        somebody killed it, such as a kernel without memory.
+        """
+        deaths = kills = 0
         with self._lock:
-            for last in (False, True):
+            while True:
                 try:
                     failpoints.here("collector.ask.before")
                     return self._exchange(request, descriptor)
                 except (OSError, EOFError, BadFrame) as error:
                     why = self._why(error)
+                    was_killed = self._was_killed()
                     self._end()
-                    if last:
+                    deaths, kills = deaths + (not was_killed), kills + was_killed
+                    if deaths == _MOST_DEATHS:
                         raise UnreadableFile(why) from error
+                    if kills == _MOST_KILLS:
+                        raise NoParser(f"{why}, {kills} times in a row") from error
                     logger.info("the collector is replaced: %s", why)
-            raise AssertionError
 
     def _exchange(
         self, request: Mapping[str, Any], descriptor: int | None
@@ -167,6 +176,8 @@ class CollectorProcess:
 
         Raises:
             NoParser: It does not start.
+            OSError: It was killed while it started.
+            EOFError: Likewise.
         """
         if self._line is not None:
             return self._line
@@ -174,7 +185,10 @@ class CollectorProcess:
             self._line = self._start()
             frames.receive(self._line, b"", frames.LARGEST_ANSWER)
         except (OSError, EOFError, BadFrame) as error:
-            why = self._why(error) + self._last_words()
+            why = self._why(error)
+            if self._was_killed():
+                raise
+            why += self._last_words()
             self._end()
             raise NoParser(f"the collector of metrics does not start: {why}") from error
         self._hear_no_more()
@@ -235,8 +249,14 @@ class CollectorProcess:
         if ended == -signal.SIGPROF:
             return "reading it takes more processor time than allowed"
         if ended < 0:
-            return f"it ended the collector by {signal.Signals(-ended).name}"
-        return f"it ended the collector with exit code {ended}"
+            return f"the collector of metrics was ended by {signal.Signals(-ended).name}"
+        return f"the collector of metrics ended with exit code {ended}"
+
+    def _was_killed(self) -> bool:
+        """Whether the process was ended from outside. Nothing that it reads sends such a signal:
+        it dies of other ones, or of none.
+        """
+        return self._process is not None and self._process.returncode in _KILLED
 
     def _last_words(self) -> str:
         """What the process has said last before it became the collector, such as the name of a

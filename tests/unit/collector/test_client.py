@@ -174,8 +174,8 @@ def test_one_that_was_killed_is_replaced(collector: CollectorProcess) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("os.kill(os.getpid(), 11)", "ended the collector by SIGSEGV"),
-        ("os._exit(3)", "ended the collector with exit code 3"),
+        ("os.kill(os.getpid(), 11)", "collector of metrics was ended by SIGSEGV"),
+        ("os._exit(3)", "collector of metrics ended with exit code 3"),
         ("fences.CPU_S = 0.2; fences.begin_request(); [None for _ in iter(int, 1)]", "processor time"),
         ("line.sendall(b'x' * 100)", "a frame of"),
         ("line.sendall(frames.pack({}))", "wrong answer"),
@@ -194,6 +194,28 @@ def test_a_file_that_it_does_not_survive_is_named(body: str, why: str) -> None:
     os.close(descriptor)
 
 
+def test_no_file_is_to_blame_if_somebody_kills_it(tmp_path: Path) -> None:
+    """Kills itself as the kernel does that has no memory; the last one of ten does not."""
+    seen = tmp_path / "seen"
+    body = f"""
+    with open({str(seen)!r}, "a+") as file:
+        file.write("x")
+        count = file.tell()
+    if count % 10:
+        os.kill(os.getpid(), 9)
+    line.sendall(frames.pack({{}}))
+"""
+    collector = CollectorProcess(program=program(body.strip()))
+    assert collector.check_patterns(["keras"]) is None
+    collector.close()
+    assert len(seen.read_text()) == 10
+    descriptor = file_of(b"good")
+    always = CollectorProcess(program=program("os.kill(os.getpid(), 9)"))
+    with pytest.raises(NoParser, match="was ended by SIGKILL, 10 times in a row"):
+        always.read_events(descriptor, 0, EventSession())
+    os.close(descriptor)
+
+
 def test_one_that_says_nothing_is_ended() -> None:
     collector = CollectorProcess(program=program("pass"), answer_s=0.2)
     descriptor = file_of(b"hostile")
@@ -205,7 +227,9 @@ def test_one_that_says_nothing_is_ended() -> None:
 def test_without_a_process_no_file_is_to_blame() -> None:
     collector = CollectorProcess(program=[sys.executable, "-c", "raise SystemExit(7)"])
     descriptor = file_of(b"data")
-    with pytest.raises(NoParser, match="does not start: it ended"):
+    with pytest.raises(
+        NoParser, match="does not start: the collector of metrics ended with exit code 7"
+    ):
         collector.read_events(descriptor, 0, EventSession())
     os.close(descriptor)
 
