@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ensurepip
+import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
-from support.server import RealServer
+from support.server import RealServer, trainer
 
 Run = Callable[..., tuple[Job, str]]
 
@@ -160,6 +163,38 @@ def test_a_job_that_fails_in_the_same_way_again_is_told_to_have_failed(
     found = client.reproduce_train_job("breaking")
     assert (found.verdict, found.series) == ("identical", 1)
     assert found.said == "identical: 1 series and 1 file; both failed (NonZeroExit)"
+
+
+def test_a_wheel_that_is_gone_is_the_reason(
+    serve: Callable[..., RealServer], tmp_path: Path
+) -> None:
+    shelf = tmp_path / "wheels"
+    wheel = shelf / "vanishing-1.0-py3-none-any.whl"
+    # Python's own wheels: environments have pip, and this test asks no index.
+    shutil.copytree(Path(ensurepip.__file__).parent / "_bundled", shelf)
+    info = "vanishing-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("vanishing.py", "RATE = 0.5\n")
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: vanishing\nVersion: 1.0\n"
+        )
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    server = serve(PIP_NO_INDEX=1, PIP_FIND_LINKS=shelf, CLOUDML_ENVIRONMENTS_HOME="")
+    source = TRAINING.replace("import argparse", "import argparse, vanishing")
+    code = trainer(tmp_path / "code", source, requirements_txt="vanishing==1.0\n")
+    job = server.client().submit_train_job(
+        TrainJob("shelved", "trainer.task", str(code), framework="python")
+    )
+    assert job.wait(60).succeeded, b"".join(job.logs()).decode()
+    server.terminate()
+    shutil.rmtree(server.data / "environments")  # another machine, or the cache was too full
+    wheel.unlink()
+    server.start()
+    found = server.client().reproduce_train_job("shelved")
+    assert found.verdict == "differs"
+    assert found.because[0].startswith("its packages cannot be installed any more: "), found.because
+    assert "vanishing==1.0" in found.because[0]
 
 
 def test_one_changed_byte_of_data_is_the_reason(
