@@ -33,7 +33,7 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
 		-q -n $(SERVER_WORKERS) --dist loadgroup -m "not runtimes and not slow" --ignore tests/acceptance/test_pages.py
 
-test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of README, tutorial and how-to, typed; the original client
+test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of README, tutorial and how-to, typed; the original client (LONG_SLICE=N: half of the slow tests, the others with N + 1)
 	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
 	$(PYTEST) tests/compat tests/unit -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes" --ignore tests/compat/test_original_client.py
 	$(PYTEST) tests/integration tests/acceptance tests/sandbox -q -n $(SERVER_WORKERS) --dist loadgroup -m "slow and not runtimes"
@@ -45,11 +45,11 @@ test-project-quotas: $(VENV)/.develop  ## Disk limits that the kernel keeps, in 
 	elif ! command -v qemu-system-x86_64 > /dev/null; then echo "skipped: there is no qemu-system-x86_64"; \
 	else tests/project_quotas/run.sh "$(KERNEL)"; fi
 
-test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time (RUNTIMES_SLICE=N: a quarter of it, others with each N)
+test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time (RUNTIMES_SLICE=N: an eighth of it, others with each N)
 	$(PYTEST) tests/runtimes tests/compat tests/integration/environments/test_build.py tests/acceptance/test_slides.py \
 		-q -s -n 0 -m runtimes
 
-fuzz: $(VENV)/.all test-api-fuzz test-storage-fuzz  ## The API, then every parser for FUZZ_S seconds (20), guided by coverage
+fuzz: $(VENV)/.all test-api-fuzz test-storage-fuzz  ## The API, then every parser for FUZZ_S seconds (20), guided by coverage (FUZZ_SLICE=N: a third of them)
 	$(BIN)/python tests/fuzz/run.py --workers $(WORKERS)
 
 test-install: $(VENV)/.develop  ## The install page, typed on a fresh Debian (takes root and debootstrap)

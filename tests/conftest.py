@@ -26,6 +26,17 @@ def pytest_configure() -> None:
     settings.load_profile("any machine")  # a busy machine is no fault of what is tested
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """``LONG_SLICE=N`` runs half of the slow tests, the other half with the next number."""
+    number = os.environ.get("LONG_SLICE", "")
+    if not number:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = set(slow[int(number) % 2 :: 2])
+    config.hook.pytest_deselected(items=list(others))
+    items[:] = [item for item in items if item not in others]
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Asynchronous tests and fixtures run on asyncio."""

@@ -3,10 +3,10 @@
 
 ::
 
-    python tests/fuzz/run.py [--seconds 20] [--runs 0] [--workers 2] [target ...]
+    python tests/fuzz/run.py [--seconds 20] [--runs 0] [--slice N] [--workers 2] [target ...]
 
 With ``--runs`` each harness gets the same so many inputs every time, where the time is enough: a
-change is not held up by what luck finds beside it. What breaks a parser is added to
+change is not held up by what luck finds beside it. ``--slice`` takes a third of the harnesses. What breaks a parser is added to
 ``tests/fuzz/corpus/<target>.txt``, where `make test` finds it from then on. What was learnt about
 coverage stays in ``.cache/fuzz`` and serves the next run. Exit code 1: something broke.
 """
@@ -28,6 +28,7 @@ LONGEST = 4096
 SLOW_S = 10
 MEMORY_MB = 1024
 SEED = 2016
+SLICES = 3
 
 
 def guided(name: str, module: str, seconds: float, runs: int) -> None:
@@ -136,6 +137,10 @@ def fuzzed(name: str, seconds: float, runs: int) -> tuple[str, bool, str]:
     )
 
 
+def _in_slice(names: list[str], number: int) -> list[str]:
+    return names if number < 0 else names[number % SLICES :: SLICES]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Give every parser what nobody would write.")
     parser.add_argument("targets", nargs="*", help="all, if none is named")
@@ -150,6 +155,12 @@ def main() -> int:
         type=int,
         default=int(os.environ.get("FUZZ_RUNS", "0")),
         help="at most so many, always the same",
+    )
+    parser.add_argument(
+        "--slice",
+        type=int,
+        default=int(os.environ.get("FUZZ_SLICE") or -1),
+        help="a third of the targets, others with each of three numbers; all by default",
     )
     parser.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS", "2")))
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -174,7 +185,7 @@ def main() -> int:
         )
     broken = 0
     with ThreadPoolExecutor(options.workers) as pool:
-        names = options.targets or sorted(known)
+        names = options.targets or _in_slice(sorted(known), options.slice)
         for name, well, told in pool.map(
             lambda one: fuzzed(one, options.seconds, options.runs), names
         ):

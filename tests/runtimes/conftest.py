@@ -1,5 +1,5 @@
-"""``RUNTIMES_SLICE=N`` runs a quarter of these tests and of those of foreign clients that take an
-installation, others with each of four numbers.
+"""``RUNTIMES_SLICE=N`` runs an eighth of these tests and of those of foreign clients that take an
+installation, others with each of eight numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SLICE = os.environ.get("RUNTIMES_SLICE", "")
-SLICES = 4
+SLICES = 8
 _FOLDERS = (Path(__file__).parent, Path(__file__).parents[1] / "compat")
 
 
