@@ -94,7 +94,8 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 def answer_numbers(value: Any) -> Response:
     """The same for a document with many numbers, which are finite. It is made much faster.
 
-    The document is equal to that of ``answer``; exponents are written as ``1e16``, not ``1e+16``.
+    The document is equal to that of ``answer``; a number may have another form, such as ``1e16``
+    for ``1e+16`` and ``0.00001`` for ``1e-05``.
     """
     plain = value if isinstance(value, (dict, list)) else codec.encode(value)
     try:
