@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
-from cloud_ml.domain.records import ItemList, Kind
+from cloud_ml.domain.records import ItemList, Kind, find_changed_places
 from cloud_ml.models import codec
 
 T = TypeVar("T")
@@ -135,9 +134,8 @@ def _compare_items(
     """The places of items that are other objects than before, with both; ``None`` for no item."""
     if len(after) < len(before):
         raise ValueError(f"{described.field} had {len(before)} items and would have {len(after)}")
-    for position, (old, item) in enumerate(zip_longest(before, after)):
-        if old is item:
-            continue
+    for position in find_changed_places(before, after):
+        old, item = before[position] if position < len(before) else None, after[position]
         if old is not None:
             known, inner = (getattr(each, described.elements) for each in (old, item))
             if inner is not known and inner[: len(known)] != known:

@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from itertools import zip_longest
 from typing import Any
 
+from cloud_ml.domain.records import find_changed_places
 from cloud_ml.domain.studies.combinations import TooFewFound, combinations, is_finite
 from cloud_ml.domain.studies.conditions import Condition, only_active
 from cloud_ml.domain.studies.constraints import all_hold
@@ -113,10 +113,10 @@ def problem_of(
     """The problem of a study that has these trials. ``known`` are trials of it and what they were
     like: those that are the same are not made again.
     """
-    trials = [
-        made if trial is before else _observe_trial(spec, trial)
-        for trial, before, made in zip_longest(history, *known)
-    ]
+    before, observed = known
+    trials: list[Observation] = list(observed)
+    for place in find_changed_places(before, history):
+        trials[place : place + 1] = [_observe_trial(spec, history[place])]
     return Problem(
         space=spec.space,
         seed=spec.seed or 0,

@@ -7,14 +7,14 @@ has not, it says so and is sent everything: a question has the same answer eithe
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any
 
 from cloud_ml.domain.record_sizes import bytes_of
+from cloud_ml.domain.records import find_changed_places
 from cloud_ml.settings.sizes import MIB
-from cloud_ml.tuning.base import Observation, Problem, document_of, problem_from
+from cloud_ml.tuning.base import Problem, document_of, problem_from
 
 MOST_STUDIES, _MOST_BYTES = 32, 64 * MIB
 """So many studies, and on the server's side about so many bytes of parameters."""
@@ -51,7 +51,7 @@ class SentStudies:
             self._sent.popitem(last=False)
         if before is None or len(before.problem.trials) > len(problem.trials):
             return {"study": study, "serial": serial, "problem": document_of(problem)}
-        places = _find_differences(before.problem.trials, problem.trials)
+        places = find_changed_places(before.problem.trials, problem.trials)
         same_space = problem.space is before.problem.space
         same_prior = problem.prior == before.problem.prior
         new = replace(
@@ -102,8 +102,3 @@ class ReceivedStudies:
         while len(self._known) > MOST_STUDIES:
             self._known.popitem(last=False)
         return problem
-
-
-def _find_differences(before: Sequence[Observation], after: Sequence[Observation]) -> list[int]:
-    pairs = enumerate(zip_longest(before, after))
-    return [place for place, (old, new) in pairs if new is not old]

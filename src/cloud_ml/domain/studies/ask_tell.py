@@ -48,8 +48,8 @@ def check_local(record: StudyRecord) -> None:
 
 def trial_with(status: StudyStatus, key: str) -> TrialStatus | None:
     """The trial that was asked for with this key."""
-    # Start with the newest trial: a retry follows shortly after the first try.
-    return next((trial for trial in reversed(status.trials) if trial.key == key), None)
+    keys = [trial.key for trial in status.trials]
+    return status.trials[keys.index(key)] if key in keys else None
 
 
 def why_none(record: StudyRecord) -> str:
@@ -65,9 +65,12 @@ def why_none(record: StudyRecord) -> str:
 def named_next(record: StudyRecord) -> Mapping[str, Any] | None:
     """The parameters of the next trial, if a user has named them."""
     spec, status = record.spec, record.status
-    number, taken = len(status.trials), sum(trial.queued for trial in status.trials)
+    number = len(status.trials)
     if number < len(spec.trials):
         return spec.trials[number]
+    if not spec.queued:
+        return None
+    taken = sum(trial.queued for trial in status.trials)
     return spec.queued[taken] if taken < len(spec.queued) else None
 
 
