@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import KEY, SECRET, Figure, Server, temporary_folder
@@ -32,6 +33,39 @@ _RATIO_TARGET = 4.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+@dataclass(frozen=True)
+class _Search:
+    """A study and how its loops go about it: with ``together``, one request tells the end of a trial
+    and asks for the next.
+    """
+
+    algorithm: str
+    trials: int
+    together: bool = False
+    reports: int = 0
+
+    @property
+    def study(self) -> str:
+        requests = "together" if self.together else "apart"
+        return f"{self.algorithm}-{self.reports}-{requests}"
+
+    def __str__(self) -> str:
+        said = f"{self.algorithm}, {self.trials} trials"
+        if self.together:
+            said += ", in one request"
+        return f"{said}, {self.reports} reports each" if self.reports else said
+
+
+_SEARCHES = (
+    _Search("random", TRIALS),
+    _Search("random", TRIALS, together=True),
+    _Search("tpe", TRIALS),
+    _Search("tpe", TRIALS, together=True),
+    _Search("auto", TRIALS // 5),
+    _Search("random", TRIALS // 5, reports=REPORTS),
+)
+
+
 def run() -> list[Figure]:
     with temporary_folder() as folder:
         peers = _peers(folder)
@@ -46,26 +80,19 @@ def _ours(folder: Path, peers: dict[str, float]) -> list[Figure]:
     figures: list[Figure] = []
     try:
         server.start()
-        for algorithm, trials, reports in (
-            ("random", TRIALS, 0),
-            ("tpe", TRIALS, 0),
-            ("auto", TRIALS // 5, 0),
-            ("random", TRIALS // 5, REPORTS),
-        ):
-            name = f"{algorithm}-{reports}"
-            took, server_s = _search(server, name, algorithm, trials, reports)
-            rate, cost = trials / took, 1000 * server_s / trials
+        for search in _SEARCHES:
+            took, server_s = _measure(server, search)
+            rate, cost = search.trials / took, 1000 * server_s / search.trials
             note = f"{cost:.1f} ms of the server's processors each"
-            what = f"ask + tell a second, {algorithm}, {trials} trials"
-            if reports:
-                what += f", {reports} reports each"
-            target = _TARGET if (algorithm, reports) != ("auto", 0) and not reports else 0.0
-            peer = None if reports else peers.get(f"journal, {algorithm}")
+            what = f"ask + tell a second, {search}"
+            alone = not search.reports and not search.together
+            peer = peers.get(f"journal, {search.algorithm}") if alone else None
+            target = 0.0 if search.reports or search.algorithm == "auto" else _TARGET
             figures.append(
                 Figure(what, rate, "/s", target, peer, "Optuna's journal", least=True, note=note)
             )
             if peer is not None:
-                figures.append(_beside_optuna(algorithm, rate, peer, peers))
+                figures.append(_beside_optuna(search.algorithm, rate, peer, peers))
         return figures
     finally:
         server.stop()
@@ -78,16 +105,15 @@ def _beside_optuna(algorithm: str, rate: float, journal: float, peers: dict[str,
     return Figure(what, rate / journal, "x", _RATIO_TARGET, least=True, note=note)
 
 
-def _search(
-    server: Server, name: str, algorithm: str, trials: int, reports: int
-) -> tuple[float, float]:
+def _measure(server: Server, search: _Search) -> tuple[float, float]:
     """The seconds that the loops took for a study, and those of the server's processors."""
+    name, trials = search.study, search.trials
     with server.client() as client:
-        client.studies.local(name, _SPACE, algorithm=algorithm, max_trials=trials, seed=1)
+        client.studies.local(name, _SPACE, algorithm=search.algorithm, max_trials=trials, seed=1)
         before = _processor_s(server)
         took = _loops(
             [sys.executable, Path(__file__).with_name("ask_worker.py"), server.endpoint, KEY,
-             SECRET, name, str(reports)]
+             SECRET, name, str(search.reports), "together" if search.together else "apart"]
         )  # fmt: skip
         spent = _processor_s(server) - before
         study = client.studies.wait(name, timeout=30)

@@ -73,13 +73,18 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield postgres.emptied()
 
 
-async def _loop(server: AnsweringServer, other: AnsweringServer, own: str) -> dict[int, float]:
-    """Run trials until there is none; each request is sent again, to the other server."""
+async def _loop(
+    server: AnsweringServer, other: AnsweringServer, own: str, *, together: bool = False
+) -> dict[int, float]:
+    """Run trials until there is none; each request is sent again, to the other server. One that
+    asks tells the end of the trial before, too, if they go ``together``.
+    """
     told: dict[int, float] = {}
+    end: TellTrial | None = None
     while True:
-        key = f"{own}-{len(told)}"
-        answer = await server.ask_tell.ask(_CALLER, "shared", AskTrial(key=key), None)
-        again = await other.ask_tell.ask(_CALLER, "shared", AskTrial(key=key), None)
+        wish = AskTrial(key=f"{own}-{len(told)}", told=end)
+        answer = await server.ask_tell.ask(_CALLER, "shared", wish, None)
+        again = await other.ask_tell.ask(_CALLER, "shared", wish, None)
         if answer.trial is None:
             return told
         assert again.trial is not None
@@ -90,9 +95,12 @@ async def _loop(server: AnsweringServer, other: AnsweringServer, own: str) -> di
             await server.ask_tell.report(_CALLER, "shared", said, None)
             await other.ask_tell.report(_CALLER, "shared", said, None)
         end = TellTrial(number=number, value=x)
+        told[number] = x
+        if together:
+            continue
         await server.ask_tell.tell(_CALLER, "shared", end, None)
         await other.ask_tell.tell(_CALLER, "shared", end, None)
-        told[number] = x
+        end = None
 
 
 @pytest.mark.parametrize("algorithm", ["random", "tpe"])
@@ -101,7 +109,9 @@ async def test_two_servers_answer_one_study(url: str, algorithm: str) -> None:
     try:
         first.create("shared", algorithm=algorithm, max_trials=_TRIALS, seed=1)
         found = await asyncio.gather(
-            _loop(first, second, "a"), _loop(first, second, "b"), _loop(second, first, "c")
+            _loop(first, second, "a"),
+            _loop(first, second, "b", together=True),
+            _loop(second, first, "c", together=True),
         )
         told = {number: x for part in found for number, x in part.items()}
         assert sum(map(len, found)) == len(told) == _TRIALS

@@ -84,12 +84,7 @@ class AsyncLocalStudy:
         Raises:
             NotFound: The study was deleted.
         """
-        wish = AskTrial(key=os.urandom(16).hex())
-        request = _request(self.name, "ask", codec.encode(wish), wish.key)
-        found = await _patiently(self._transport, AskedTrial, request)
-        if found.trial is None:
-            return None
-        return AsyncTrialHandle(self._transport, self.name, found.trial)
+        return await self._ask(None)
 
     async def tell(
         self,
@@ -112,27 +107,59 @@ class AsyncLocalStudy:
             InvalidRequest: There is no value.
             Conflict: It was told otherwise.
         """
-        number = trial if isinstance(trial, int) else trial.number
-        values = _as_list(value)
-        wrong = next((one for one in values if not math.isfinite(one)), None)
-        if wrong is not None:
-            state, message, values = "infeasible", message or f"its value is {wrong}", []
-        several = isinstance(value, Iterable)
-        said = TellTrial(
-            number=number,
-            value=None if several or not values else values[0],
-            values=values if several else [],
-            state=state,
-            message=message,
-        )
+        said = _end_of(trial, value, state, message)
         request = _request(self.name, "tell", codec.encode(said), os.urandom(16).hex())
         await _patiently(self._transport, TellTrial, request)
+
+    async def tell_and_ask(
+        self,
+        trial: AsyncTrialHandle | int,
+        value: float | Sequence[float] | None = None,
+        *,
+        state: str = "completed",
+        message: str = "",
+    ) -> AsyncTrialHandle | None:
+        """Tell how a trial has ended and ask for the next, in one request. The arguments and errors
+        are those of ``tell``; the answer is that of ``ask``. What is wrong with the end is refused,
+        and no trial is asked for.
+        """
+        return await self._ask(_end_of(trial, value, state, message))
+
+    async def _ask(self, told: TellTrial | None) -> AsyncTrialHandle | None:
+        wish = AskTrial(key=os.urandom(16).hex(), told=told)
+        request = _request(self.name, "ask", codec.encode_given(wish), wish.key)
+        found = await _patiently(self._transport, AskedTrial, request)
+        if found.trial is None:
+            return None
+        return AsyncTrialHandle(self._transport, self.name, found.trial)
 
     async def describe(self) -> Study:
         """The study as it stands, with its trials and the best of them."""
         return await self._transport.ask(
             Study, Request("GET", f"{STUDIES.path}/{segment(self.name)}")
         )
+
+
+def _end_of(
+    trial: AsyncTrialHandle | int,
+    value: float | Sequence[float] | None,
+    state: str,
+    message: str,
+) -> TellTrial:
+    """How a trial has ended; a value that is no number makes it infeasible."""
+    number = trial if isinstance(trial, int) else trial.number
+    values = _as_list(value)
+    wrong = next((one for one in values if not math.isfinite(one)), None)
+    if wrong is not None:
+        state, message, values = "infeasible", message or f"its value is {wrong}", []
+    several = isinstance(value, Iterable)
+    return TellTrial(
+        number=number,
+        value=None if several or not values else values[0],
+        values=values if several else [],
+        state=state,
+        message=message,
+    )
 
 
 def _as_list(value: float | Iterable[float] | None) -> list[float]:

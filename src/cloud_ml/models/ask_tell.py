@@ -8,27 +8,6 @@ from cloud_ml.models.study import Trial
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskTrial:
-    """A wish for the next trial of a study.
-
-    Attributes:
-        key: The same key gets the same trial, however often it is sent.
-    """
-
-    key: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskedTrial:
-    """The answer to ``AskTrial``: a trial, or ``None`` if there is none left to run; ``reason`` says
-    why.
-    """
-
-    trial: Trial | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TellTrial:
     """How a trial has ended.
 
@@ -45,6 +24,29 @@ class TellTrial:
     values: list[float] = field(default_factory=list)
     state: str = "completed"
     message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskTrial:
+    """A wish for the next trial of a study.
+
+    Attributes:
+        key: The same key gets the same trial, however often it is sent.
+        told: How another trial of the study has ended, which is noted before the next is chosen.
+    """
+
+    key: str
+    told: TellTrial | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedTrial:
+    """The answer to ``AskTrial``: a trial, or ``None`` if there is none left to run; ``reason`` says
+    why.
+    """
+
+    trial: Trial | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

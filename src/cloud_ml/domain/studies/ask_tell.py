@@ -85,9 +85,9 @@ def add_trial(record: StudyRecord, key: str, parameters: Mapping[str, Any]) -> S
 
 def end_trial(
     record: StudyRecord, number: int, state: str, values: Sequence[float], message: str
-) -> StudyStatus | None:
-    """The status with the end of a trial; ``None`` if it was told already. ``values`` has one for
-    each objective, or none.
+) -> StudyStatus:
+    """The status with the end of a trial; the very status of ``record`` if it was told already.
+    ``values`` has one for each objective, or none.
 
     Raises:
         InvalidRequest: The state or the value is wrong.
@@ -105,7 +105,7 @@ def end_trial(
     several = tuple(values) if record.spec.further else ()
     if trial.state is not TrialState.RUNNING:
         if (trial.state, trial.value, trial.values) == (ended, value, several):
-            return None
+            return record.status
         raise Conflict(f"trial {number} is {trial.state} already", field="number", value=number)
     step = trial.points[-1].step if trial.points else None
     why = ends.shortened(message or trial.stopping)

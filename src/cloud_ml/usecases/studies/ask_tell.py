@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cloud_ml.domain.records import Event, EventType
+from cloud_ml.domain.records import Event, EventType, find_changed_places
 from cloud_ml.domain.studies import ask_tell
 from cloud_ml.domain.studies.ranking import values_text
 from cloud_ml.domain.studies.spec import STUDY, StudyRecord, StudyStatus, TrialState, TrialStatus
@@ -36,8 +37,8 @@ from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.studies.studies import StudyResources, shown_trial
 
 _LONGEST_KEY, _TRIES = 100, 50
-Change = Callable[[StudyRecord], StudyStatus | None]
-"""The next status of a study; ``None`` if nothing changes."""
+Change = Callable[[StudyRecord], StudyStatus]
+"""The next status of a study; the very status of the record if nothing changes."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,13 @@ class AskTell:
     async def ask(
         self, caller: Identity, name: str, wish: AskTrial, once: Once | None
     ) -> AskedTrial:
-        """The next trial, or the one that this key has got already.
+        """The next trial, or the one that this key has got already. What the wish tells of another
+        trial is noted before, as by ``tell``.
 
         Raises:
-            NotFound: There is no such study.
-            Conflict: Its trials are jobs.
+            NotFound: There is no such study, or not the trial that is told of.
+            Conflict: Its trials are jobs, or the trial that is told of has ended otherwise.
+            InvalidRequest: The key is wrong, or what is told.
         """
         if not 0 < len(wish.key) <= _LONGEST_KEY:
             raise refuse("key", wish.key, f"a text of 1 to {_LONGEST_KEY} characters")
@@ -120,7 +123,7 @@ class AskTell:
         async with _lock(self._asks, request):
             for _ in range(_TRIES):
                 async with _lock(self._changes, request):
-                    step = await self._offload(self._next_trial, request, wish.key, suggestion)
+                    step = await self._offload(self._next_trial, request, wish, suggestion)
                 if isinstance(step, AskedTrial):
                     return step
                 suggestion = await self._suggest(step)
@@ -128,14 +131,7 @@ class AskTell:
 
     async def tell(self, caller: Identity, name: str, said: TellTrial, once: Once | None) -> None:
         """Note how a trial has ended. What was told already is success."""
-        if said.value is not None and said.values:
-            raise refuse("values", said.values, "either value or values")
-        values = said.values or ([] if said.value is None else [said.value])
-
-        def change(record: StudyRecord) -> StudyStatus | None:
-            return ask_tell.end_trial(record, said.number, said.state, values, said.message)
-
-        await self._change(caller, name, change, once)
+        await self._change(caller, name, lambda record: _end_trial(record, said), once)
 
     async def report(
         self, caller: Identity, name: str, said: ReportTrial, once: Once | None
@@ -143,11 +139,10 @@ class AskTell:
         """Note a value of a trial that runs. Returns whether it should end now."""
         at = int(self._clock().timestamp() * 1000)
 
-        def change(record: StudyRecord) -> StudyStatus | None:
-            status = ask_tell.report_value(
+        def change(record: StudyRecord) -> StudyStatus:
+            return ask_tell.report_value(
                 record, said.number, said.step, said.value, at, most=self._most_reports
             )
-            return None if status is record.status else status
 
         status = await self._change(caller, name, change, once)
         why = status.trials[said.number].stopping
@@ -172,33 +167,43 @@ class AskTell:
         return _Suggestion(problem.number, found)
 
     def _next_trial(
-        self, request: _Request, key: str, suggestion: _Suggestion | None
+        self, request: _Request, wish: AskTrial, suggestion: _Suggestion | None
     ) -> AskedTrial | _Question:
-        """The trial of a key, new if need be. Or what is to be asked of the tuner first, whose
+        """The trial of a wish, new if need be. Or what is to be asked of the tuner first, whose
         answer may know a value less than there are by then. Blocking.
         """
         for _ in range(_TRIES):
             record = self._begin(request)
-            known, why = ask_tell.trial_with(record.status, key), ask_tell.why_none(record)
-            if known is not None or why:
-                self._use_up(request, record)
-                shown = None if known is None else shown_trial(record, known)
-                return AskedTrial(trial=shown, reason="" if shown else why)
-            number = len(record.status.trials)
-            if suggestion is None or suggestion.number != number:
-                chosen_one = self._choose(record)
-                if isinstance(chosen_one, _Question):
-                    return chosen_one
-                suggestion = chosen_one
-            status = ask_tell.add_trial(record, key, suggestion.parameters)
-            failure = suggestion.failure
-            events = [Event(self._clock(), "TunerFailed", failure, EventType.WARNING)]
-            try:
-                made = self._commit(request, record, status, events if failure else [])
-            except StaleRevision:
-                continue
-            return AskedTrial(trial=shown_trial(made, made.status.trials[number]))
+            with contextlib.suppress(StaleRevision):
+                return self._give_trial(request, record, wish, suggestion)
         raise _busy(request.name)
+
+    def _give_trial(
+        self, request: _Request, record: StudyRecord, wish: AskTrial, suggestion: _Suggestion | None
+    ) -> AskedTrial | _Question:
+        """The same for the study as it was read.
+
+        Raises:
+            StaleRevision: It has changed since.
+        """
+        told = record.status if wish.told is None else _end_trial(record, wish.told)
+        study = replace(record, status=told)
+        known, why = ask_tell.trial_with(told, wish.key), ask_tell.why_none(study)
+        if known is not None or why:
+            self._save(request, record, told)
+            shown = None if known is None else shown_trial(study, known)
+            return AskedTrial(trial=shown, reason="" if shown else why)
+        number = len(told.trials)
+        if suggestion is None or suggestion.number != number:
+            chosen_one = self._choose(study)
+            if isinstance(chosen_one, _Question):
+                # What was told may have taken hours: it does not wait for the tuner.
+                self._save(replace(request, once=None), record, told)
+                return chosen_one
+            suggestion = chosen_one
+        status = ask_tell.add_trial(study, wish.key, suggestion.parameters)
+        made = self._save(request, record, status, suggestion.failure)
+        return AskedTrial(trial=shown_trial(made, made.status.trials[number]))
 
     def _choose(self, record: StudyRecord) -> _Suggestion | _Question:
         """The parameters of the next trial, or what the tuner is to be asked."""
@@ -215,14 +220,8 @@ class AskTell:
         """Change a study. Blocking."""
         for _ in range(_TRIES):
             record = self._begin(request)
-            if (status := change(record)) is None:
-                self._use_up(request, record)
-                return record.status
-            events = _news(record, status, self._clock)
-            try:
-                return self._commit(request, record, status, events).status
-            except StaleRevision:
-                continue
+            with contextlib.suppress(StaleRevision):
+                return self._save(request, record, change(record)).status
         raise _busy(request.name)
 
     def _begin(self, request: _Request) -> StudyRecord:
@@ -234,15 +233,20 @@ class AskTell:
         ask_tell.check_local(record)
         return record
 
-    def _use_up(self, request: _Request, record: StudyRecord) -> None:
-        """Note a request that changes nothing: its key, number or step came before."""
-        if request.once is not None:
-            uid, now = record.key.uid, self._clock()
-            self._store.change_spec(STUDY, uid, lambda spec: spec, now=now, once=request.once)
-
-    def _commit(
-        self, request: _Request, record: StudyRecord, status: StudyStatus, events: list[Event]
+    def _save(
+        self, request: _Request, record: StudyRecord, status: StudyStatus, failure: str = ""
     ) -> StudyRecord:
+        """Commit a status, with what is said about it. ``failure`` is that of the tuner.
+
+        Raises:
+            StaleRevision: The study has changed since it was read.
+        """
+        if status is record.status:
+            self._use_up(request, record)
+            return record
+        events = _news(record, status, self._clock)
+        if failure:
+            events.append(Event(self._clock(), "TunerFailed", failure, EventType.WARNING))
         return self._store.commit_status(
             STUDY,
             record.key.uid,
@@ -253,6 +257,12 @@ class AskTell:
             events=events,
             once=request.once,
         )
+
+    def _use_up(self, request: _Request, record: StudyRecord) -> None:
+        """Note a request that changes nothing: its key, number or step came before."""
+        if request.once is not None:
+            uid, now = record.key.uid, self._clock()
+            self._store.change_spec(STUDY, uid, lambda spec: spec, now=now, once=request.once)
 
 
 _Locks = weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock]
@@ -268,12 +278,20 @@ def _busy(name: str) -> Unavailable:
     return Unavailable(f"{name} changes all the time; try again")
 
 
+def _end_trial(record: StudyRecord, said: TellTrial) -> StudyStatus:
+    if said.value is not None and said.values:
+        raise refuse("values", said.values, "either value or values")
+    values = said.values or ([] if said.value is None else [said.value])
+    return ask_tell.end_trial(record, said.number, said.state, values, said.message)
+
+
 def _news(record: StudyRecord, status: StudyStatus, clock: Clock) -> list[Event]:
     """What is said about the trial that has ended."""
+    before, after = record.status.trials, status.trials
     return [
-        _event_of(record, trial, clock)
-        for before, trial in zip(record.status.trials, status.trials, strict=True)
-        if trial is not before and trial.state is not before.state
+        _event_of(record, after[number], clock)
+        for number in find_changed_places(before, after)
+        if number < len(before) and after[number].state is not before[number].state
     ]
 
 

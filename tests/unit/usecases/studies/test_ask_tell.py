@@ -90,6 +90,114 @@ async def test_loops_at_a_time_get_trials_of_their_own(world: World) -> None:
     assert sorted((*first, *second, *third)) == list(range(30))
 
 
+@pytest.mark.parametrize("algorithm", ["random", "tpe"])
+async def test_one_request_tells_a_trial_and_asks_for_the_next(
+    world: World, algorithm: str
+) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm=algorithm, max_trials=15, seed=1)
+    trial, told = await study.ask(), dict[int, float]()
+    while trial is not None:
+        told[trial.number] = trial.parameters["lr"]
+        trial = await study.tell_and_ask(trial, trial.parameters["lr"])
+    found = await world.until(lambda study: study.phase == "Completed")
+    assert {one.number: one.value for one in found.trials} == told
+    assert list(told) == list(range(15))
+    reasons = [event.reason for event in await world.studies.events("rates")]
+    assert reasons.count("TrialCompleted") == 15
+
+    apart = await world.loops.local("apart", _SPACE, algorithm=algorithm, max_trials=15, seed=1)
+    while (trial := await apart.ask()) is not None:
+        assert trial.parameters["lr"] == told[trial.number]
+        await apart.tell(trial, trial.parameters["lr"])
+
+
+async def test_the_blocking_face_tells_and_asks(world: World) -> None:
+    def loop() -> None:
+        study = world.other.studies.local("rates", _SPACE, algorithm="random", max_trials=3)
+        first = study.ask()
+        assert first is not None
+        second = study.tell_and_ask(first, state="failed", message="out of memory")
+        assert second is not None
+        third = study.tell_and_ask(second, math.nan)
+        assert third is not None
+        third.report(4, 0.25)
+        assert study.tell_and_ask(third) is None
+
+    await asyncio.to_thread(loop)
+    found = await world.until(lambda study: study.phase == "Completed")
+    seen = [(one.state, one.value, one.message) for one in found.trials]
+    assert seen == [
+        ("Failed", None, "out of memory"),
+        ("Infeasible", None, "its value is nan"),
+        ("Completed", 0.25, ""),
+    ]
+
+
+async def test_an_end_that_is_refused_asks_for_no_trial(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm="random")
+    trial = await study.ask()
+    assert trial is not None
+    with pytest.raises(NotFound, match="no trial 7"):
+        await study.tell_and_ask(7, 1.0)
+    with pytest.raises(InvalidRequest, match="value is missing"):
+        await study.tell_and_ask(trial)
+    with pytest.raises(InvalidRequest, match="completed, failed, infeasible"):
+        await study.tell_and_ask(trial, 1.0, state="fine")
+    member, path = world.served.member, "/api/v1/studies/rates"
+    for told, field in (
+        ({"number": 0, "value": 1.0, "values": [1.0]}, "values"),
+        ({"value": 1.0}, "told.number"),
+        ({"number": 0, "valu": 1.0}, "told.valu"),
+        (3, "told"),
+    ):
+        answer = await member.call("POST", f"{path}/ask", {"key": "b", "told": told})
+        assert (answer.status, answer.json()["field"]) == (400, field)
+    assert [one.state for one in (await study.describe()).trials] == ["Running"]
+
+
+async def test_an_end_is_noted_though_no_trial_is_left(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm="random", max_trials=2)
+    first, last = await study.ask(), await study.ask()
+    assert first is not None
+    assert last is not None
+    member, path = world.served.member, "/api/v1/studies/rates"
+    asked = {"key": "b", "told": {"number": 1, "value": 0.5}}
+    for _ in range(2):
+        answer = (await member.call("POST", f"{path}/ask", asked)).json()
+        assert (answer["trial"], answer["reason"]) == (None, "all 2 trials have begun")
+    assert (await study.describe()).trials[1].value == 0.5
+    await world.studies.act("rates", "stop")
+    await world.until(lambda study: study.phase == "Stopped")
+    with pytest.raises(Conflict, match="trial 0 is Stopped already"):
+        await study.tell_and_ask(first, 0.5)
+
+
+async def test_an_end_does_not_wait_for_the_tuner(world: World) -> None:
+    """Who waits for the tuner may be killed. What was told before stays."""
+    study = await world.loops.local("rates", _SPACE, algorithm="gp", max_trials=20, seed=1)
+    trial = await study.ask()
+    assert trial is not None
+    answered, asked = asyncio.Event(), asyncio.Event()
+    tuner, suggest = world.served.platform.tuner, world.served.platform.tuner.suggest
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        asked.set()
+        await answered.wait()
+        return await suggest(*args, **options)
+
+    while trial.number < 9:
+        trial = await study.tell_and_ask(trial, trial.parameters["lr"])
+        assert trial is not None
+    tuner.suggest = slow  # type: ignore[method-assign]
+    waiting = asyncio.create_task(study.tell_and_ask(trial, 0.125))
+    await asked.wait()
+    assert (await study.describe()).trials[9].value == 0.125
+    answered.set()
+    following = await waiting
+    assert following is not None
+    assert following.number == 10
+
+
 async def test_what_is_asked_and_told_again_happens_once(world: World) -> None:
     await world.loops.local("rates", _SPACE, algorithm="random")
     member, path = world.served.member, "/api/v1/studies/rates"
@@ -101,6 +209,14 @@ async def test_what_is_asked_and_told_again_happens_once(world: World) -> None:
     other = await member.call("POST", f"{path}/tell", {**said, "value": 0.25})
     assert (other.status, other.json()["field"]) == (409, "number")
     assert len((await world.studies.describe("rates")).trials) == 1
+    both = {"key": "b", "told": said}
+    second = await member.call("POST", f"{path}/ask", both)
+    assert (await member.call("POST", f"{path}/ask", both)).json() == second.json()
+    both["told"] = {**said, "value": 0.25}
+    other = await member.call("POST", f"{path}/ask", both)
+    assert (other.status, other.json()["field"]) == (409, "number")
+    found = await world.studies.describe("rates")
+    assert [one.state for one in found.trials] == ["Completed", "Running"]
 
 
 async def test_a_loop_is_told_when_a_trial_does_badly(world: World) -> None:
