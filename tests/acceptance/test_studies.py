@@ -470,16 +470,22 @@ def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_kille
         space = {"lr": {"min": 0.0, "max": 1.0}}
         server.client().studies.local("mine", space, algorithm="tpe", max_trials=60)
 
-        def loop() -> dict[int, float]:
+        def loop(together: bool) -> dict[int, float]:
             study, told = server.client().studies.local("mine"), {}
-            while (trial := study.ask()) is not None:
+            trial = study.ask()
+            while trial is not None:
+                number, value = trial.number, trial.parameters["lr"]
                 for step in range(3):
-                    trial.report(step, trial.parameters["lr"] + step)
-                study.tell(trial, trial.parameters["lr"])
-                told[trial.number] = trial.parameters["lr"]
+                    trial.report(step, value + step)
+                if together:
+                    trial = study.tell_and_ask(trial, value)
+                else:
+                    study.tell(trial, value)
+                    trial = study.ask()
+                told[number] = value
             return told
 
-        loops = [pool.submit(loop) for _ in range(2)]
+        loops = [pool.submit(loop, together) for together in (False, True)]
         for done in (10, 25, 40):
             eventually(
                 lambda: server.client().studies.describe("mine").ended >= done,  # noqa: B023

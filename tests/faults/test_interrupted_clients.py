@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.sdk.ask_tell import TrialHandle
 from cloud_ml.sdk.runs import LoggedValue
 from faults.scenes import SLICE, Reviver, fragile, insist, order, reached
 from support.server import RealServer
@@ -45,18 +46,27 @@ def test_what_is_logged_is_there_once(point: str, server: RealServer) -> None:
     assert {f"t{batch}" for batch in range(BATCHES)} <= set(run.tags)
 
 
+def _value_of(trial: TrialHandle) -> float:
+    x: float = trial.parameters["x"]
+    return (x - 0.3) ** 2
+
+
 def run_trials(server: RealServer, name: str, point: str = "") -> list[dict[str, Any]]:
     """The parameters of the trials of a study; before each request the server is told to die."""
     make = server.client().studies.local
     study = insist(lambda: make(name, SPACE, algorithm="gp", seed=3, max_trials=TRIALS))
+    trial = None
     while True:
         if point:
             order(server, point)
-        if (trial := study.ask()) is None:
+        trial = study.ask() if trial is None else study.tell_and_ask(trial, _value_of(trial))
+        if trial is None:
             break
-        if point and trial.number == 0:
-            order(server, point)
-        study.tell(trial, (trial.parameters["x"] - 0.3) ** 2)
+        if trial.number % 2 == 0:  # every second end is told by a request of its own
+            if point and trial.number == 0:
+                order(server, point)
+            study.tell(trial, _value_of(trial))
+            trial = None
     trials = study.describe().trials
     assert [trial.state for trial in trials] == ["Completed"] * TRIALS
     return [trial.parameters for trial in trials]
