@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from cloud_ml.domain.records import find_changed_places
@@ -99,6 +100,7 @@ _OUTCOMES = {
     TrialState.FAILED: Outcome.FAILED,
     TrialState.INFEASIBLE: Outcome.FAILED,
 }
+_PARAMETERS_OF = attrgetter("parameters")
 _DRAWS, _MOST_ASKED = 20, 500
 """So often a trial is drawn that was tried already, or that breaks a constraint."""
 
@@ -162,21 +164,24 @@ def first_untried(problem: Problem, asked: Iterable[Parameters]) -> Parameters:
     """The first that keeps the constraints and was not tried, of a few; else a combination that
     was not, if there is one. Parameters that are not active are left out.
     """
-    tried = [trial.parameters for trial in problem.observations]
     last: Parameters | None = None
     points = (only_active(problem.space, values) for values in itertools.islice(asked, _MOST_ASKED))
     kept = (point for point in points if all_hold(problem.constraints, point))
     for last in itertools.islice(kept, _DRAWS):
-        if last not in tried:
+        if not _was_tried(problem, last):
             return last
     if (left := first_left(problem)) is not None:
         return left
     for other in itertools.islice(points_by_chance(problem, "/other"), _DRAWS):
         last = other if last is None else last
-        if other not in tried:
+        if not _was_tried(problem, other):
             return other
     assert last is not None
     return last
+
+
+def _was_tried(problem: Problem, point: Parameters) -> bool:
+    return point in map(_PARAMETERS_OF, problem.observations)
 
 
 def points_by_chance(problem: Problem, what: str = "") -> Iterator[Parameters]:

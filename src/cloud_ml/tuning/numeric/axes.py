@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,15 +57,11 @@ class Axes:
         for column, one in enumerate(self._space):
             if len(known := self._numbers[column]) > _MOST_NUMBERS:
                 known.clear()
-            for row, point in enumerate(points):
-                value = point.get(one.name)
-                if value is None:
-                    rows[row, column] = np.nan
-                    continue
-                key = (type(value), value)
-                if key not in known:
-                    known[key] = self._at(one, value)
-                rows[row, column] = known[key]
+            values = [point.get(one.name) for point in points]
+            keys = list(zip(map(type, values), values, strict=True))
+            for key in set(keys).difference(known):
+                known[key] = self._at(one, key[1])
+            rows[:, column] = [known[key] for key in keys]
         return rows
 
     def parameters(self, row: Array) -> Parameters:
@@ -142,6 +139,8 @@ class Axes:
         return self.snap(np.where(self.unordered, np.floor(rows * sizes), rows))
 
     def _at(self, parameter: Parameter, value: Any) -> float:
+        if value is None:
+            return math.nan
         share = parameter.share_of(value)
         return share if parameter.ordered else round(share * parameter.size - 0.5)
 
