@@ -212,7 +212,7 @@ class Runs:
         params, tags, inputs = tracking.params(uids), tracking.tags(uids), tracking.inputs(uids)
         return [
             LoggedRun(
-                replace(row, inputs=inputs.get(row.uid, row.inputs)),
+                _with_inputs(row, inputs.get(row.uid, row.inputs)),
                 values.get(row.uid, ()),
                 params.get(row.uid, {}),
                 tags.get(row.uid, {}),
@@ -366,6 +366,11 @@ class Runs:
 def kind_of(row: RunRow) -> Kind[Any, Any]:
     """Of which kind the record of a run is."""
     return TRAIN_JOB if row.is_job else RUN
+
+
+def _with_inputs(row: RunRow, inputs: str) -> RunRow:
+    """The run with these data sets. Most runs of a page have none, and need no copy."""
+    return row if row.inputs == inputs else replace(row, inputs=inputs)
 
 
 def _characters(run: LoggedRun) -> int:

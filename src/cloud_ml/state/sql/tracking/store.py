@@ -283,8 +283,8 @@ class SqlTrackingStore(TrackingStore):
         with self._slots.slot(wanted.seconds), self._reading() as connection:
             query = search.statement(wanted, connection.dialect.name)
             with time_limit(connection, wanted.seconds):
-                found = [rows.run_of(row) for row in connection.execute(query)]
-        items = found[: wanted.limit]
+                found = connection.execute(query).all()
+        items = list(map(rows.run_of, found[: wanted.limit]))
         if len(found) <= wanted.limit:
             return RunPage(items, None)
         return RunPage(
