@@ -43,15 +43,16 @@ def unpack(envelope: bytes) -> Iterator[Point]:
     return starmap(Point, _POINT.iter_unpack(envelope))
 
 
-def unpack_columns(envelopes: bytes) -> tuple[list[int], list[int], list[float]]:
+def unpack_columns(envelopes: bytes) -> tuple[list[int], array[int], list[float]]:
     """The steps, times and values of one envelope or of several in a row. A chart of a long series
-    needs thousands of these points, of which few are shown.
+    needs thousands of these points, of which few are shown: steps and values are looked at, times
+    are not, so no objects are made of them.
     """
     whole, values = array("q", envelopes), array("d", envelopes)
     if sys.byteorder == "big":
         whole.byteswap()
         values.byteswap()
-    return whole[0::3].tolist(), whole[1::3].tolist(), values[2::3].tolist()
+    return whole[0::3].tolist(), whole[1::3], values[2::3].tolist()
 
 
 def reduce(points: Sequence[Row], most: int) -> list[Row]:

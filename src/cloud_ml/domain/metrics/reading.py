@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from cloud_ml.domain.metrics.envelopes import PART_POINTS, select_places, unpack, unpack_columns
 from cloud_ml.domain.metrics.points import Point, PointRow
 
 
 class ChunkSummary(Protocol):
-    """What is read of a chunk without a look at its points."""
+    """What is read of a chunk without a look at its points. A long series has thousands, so nothing
+    is made of the points of an envelope until it is known which of them are shown.
+    """
 
     @property
     def number(self) -> int:
@@ -31,18 +34,6 @@ class ChunkSummary(Protocol):
     @property
     def packed(self) -> bytes:
         """The points that stand for it, as ``envelopes.pack`` gave them."""
-
-
-class StoredLine(NamedTuple):
-    """The same, as a database has it. A long series has thousands, so nothing is made of the
-    points of an envelope until it is known which of them are shown.
-    """
-
-    number: int
-    n: int
-    from_step: int
-    to_step: int
-    packed: bytes
 
 
 def to_decode(lines: Sequence[ChunkSummary], low: int, high: int, most: int) -> set[int]:
@@ -87,7 +78,7 @@ class _PointColumns:
 
     def __init__(self) -> None:
         self._steps: list[int] = []
-        self._times: list[int] = []
+        self._times = array("q")
         self._values: list[float] = []
 
     def add_rows(self, rows: Iterable[PointRow]) -> None:
@@ -100,7 +91,7 @@ class _PointColumns:
 
     def _add(self, steps: Iterable[int], times: Iterable[int], values: Iterable[float]) -> None:
         self._steps += steps
-        self._times += times
+        self._times.extend(times)
         self._values += values
 
     def select(self, most: int) -> list[Point]:
@@ -121,5 +112,5 @@ class _PointColumns:
     def _sort(self) -> None:
         order = sorted(range(len(self._steps)), key=self._steps.__getitem__)
         self._steps = [self._steps[at] for at in order]
-        self._times = [self._times[at] for at in order]
+        self._times = array("q", map(self._times.__getitem__, order))
         self._values = [self._values[at] for at in order]

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Delete,
     Dialect,
     Insert,
+    LargeBinary,
     Select,
     String,
     Update,
@@ -28,6 +29,7 @@ from sqlalchemy import (
     func,
     select,
 )
+from sqlalchemy.types import TypeEngine
 
 from cloud_ml.state.sql.connections import DRIVER, execute_directly, raise_error
 
@@ -170,10 +172,15 @@ def _compile(statement: Any, dialect: Dialect, names: Sequence[str]) -> _Compile
             parameters.append((None, convert(constant) if convert else constant))
     columns = list(statement.exported_columns)
     row: Any = namedtuple("Row", [column.name for column in columns], rename=True)  # type: ignore[misc]  # noqa: PYI024
-    processors = [
-        column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
-    ]
+    processors = [_find_processor(column.type, dialect) for column in columns]
     converts = [
         (number, convert) for number, convert in enumerate(processors) if convert is not None
     ]
     return _CompiledStatement(compiled.string, parameters, row, converts)
+
+
+def _find_processor(kind: TypeEngine[Any], dialect: Dialect) -> _Convert:
+    """What converts a value of SQLite's driver to one of this type; ``None`` if it is one already."""
+    if isinstance(kind, LargeBinary):  # SQLAlchemy would make bytes of bytes
+        return None
+    return kind.dialect_impl(dialect).result_processor(dialect, None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cloud_ml.domain.metrics import envelopes
 from cloud_ml.domain.metrics.envelopes import envelope_of, reduce
 from cloud_ml.domain.metrics.points import Point
-from cloud_ml.domain.metrics.reading import StoredLine, select_points
+from cloud_ml.domain.metrics.reading import select_points
 from cloud_ml.domain.metrics.series import ChunkLine, TaskStart
 
 VALUES = st.one_of(st.floats(), st.integers(-5, 5).map(float))
@@ -82,9 +82,6 @@ def test_columns_of_points_are_chosen_as_points_are(
         for number, points in enumerate(chunks)
     ]  # fmt: skip
     whole = [(number, points) for number, points in enumerate(chunks) if number in decoded]
-    stored = [
-        StoredLine(line.number, line.n, line.from_step, line.to_step, line.packed) for line in lines
-    ]
     shown = [
         point
         for line in lines
@@ -93,4 +90,3 @@ def test_columns_of_points_are_chosen_as_points_are(
     ]
     expected = reduce(sorted(shown, key=lambda point: point.step), most)
     assert str(select_points(lines, whole, low, high, most)) == str(expected)
-    assert str(select_points(stored, whole, low, high, most)) == str(expected)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from cloud_ml.domain.metrics import envelopes
-from cloud_ml.domain.metrics.reading import StoredLine
+from cloud_ml.domain.metrics.reading import ChunkSummary
 from cloud_ml.domain.metrics.series import Chunk, ChunkLine, Series, TaskStart
 from cloud_ml.state.metrics import RunWithPoints
 from cloud_ml.state.sql.statements import Row, Statement
@@ -109,7 +109,7 @@ _REACHING = Statement(
 )
 _LINES = Statement(select(*_LINE).where(_NOT_EARLIER).order_by(_C.number))
 _LINES_BETWEEN = Statement(
-    select(_C.number, _C.n, _C.from_step, _C.to_step, _C.envelope)
+    select(_C.number, _C.n, _C.from_step, _C.to_step, _C.envelope.label("packed"))
     .where(
         _C.series == bindparam("its_series"),
         _C.earlier == bindparam("whether_earlier"),
@@ -237,10 +237,10 @@ def remove_points(connection: Connection, uid: str, most: int) -> int:
 
 def lines_between(
     connection: Connection, number: int, low: int, high: int, *, earlier: bool
-) -> Sequence[StoredLine]:
+) -> Sequence[ChunkSummary]:
     """The chunks of a series with steps from ``low`` to ``high``, without their points."""
     values = {"its_series": number, "whether_earlier": int(earlier), "low": low, "high": high}
-    return list(map(StoredLine._make, _LINES_BETWEEN.rows(connection, values)))
+    return _LINES_BETWEEN.rows(connection, values)
 
 
 def series_of(row: Row) -> Series:
