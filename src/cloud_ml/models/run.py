@@ -139,7 +139,9 @@ class ExperimentPage:
 
 
 def with_numbers(run: Run) -> Run:
-    """The run with numbers in the place of texts."""
+    """The run with numbers in the place of texts. One that has no texts needs no copy."""
+    if {float}.issuperset(map(type, run.metrics.values())):
+        return run
     return replace(run, metrics={name: float(value) for name, value in run.metrics.items()})
 
 
