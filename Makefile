@@ -33,7 +33,7 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
 		-q -n $(SERVER_WORKERS) --dist loadgroup -m "not runtimes and not slow" --ignore tests/acceptance/test_pages.py
 
-test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of README, tutorial and how-to, typed; the original client (LONG_SLICE=N: half of the slow tests, the others with N + 1)
+test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of README, tutorial and how-to, typed; the original client (LONG_SLICE=N: the slow tests of half of the files, the others with N + 1)
 	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
 	$(PYTEST) tests/compat tests/unit -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes" --ignore tests/compat/test_original_client.py
 	$(PYTEST) tests/integration tests/acceptance tests/sandbox -q -n $(SERVER_WORKERS) --dist loadgroup -m "slow and not runtimes"

@@ -27,12 +27,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """``LONG_SLICE=N`` runs half of the slow tests, the other half with the next number."""
+    """``LONG_SLICE=N`` runs the slow tests of half of the files, the other half with the next
+    number. Tests of a file may build on those before.
+    """
     number = os.environ.get("LONG_SLICE", "")
     if not number:
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
-    others = set(slow[int(number) % 2 :: 2])
+    files = set(list(dict.fromkeys(item.path for item in slow))[int(number) % 2 :: 2])
+    others = {item for item in slow if item.path in files}
     config.hook.pytest_deselected(items=list(others))
     items[:] = [item for item in items if item not in others]
 
