@@ -82,9 +82,9 @@ async def _loop(
     told: dict[int, float] = {}
     end: TellTrial | None = None
     while True:
-        wish = AskTrial(key=f"{own}-{len(told)}", told=end)
-        answer = await server.ask_tell.ask(_CALLER, "shared", wish, None)
-        again = await other.ask_tell.ask(_CALLER, "shared", wish, None)
+        question = AskTrial(key=f"{own}-{len(told)}", tell=end)
+        answer = await server.ask_tell.ask(_CALLER, "shared", question, None)
+        again = await other.ask_tell.ask(_CALLER, "shared", question, None)
         if answer.trial is None:
             return told
         assert again.trial is not None

@@ -125,9 +125,9 @@ class AsyncLocalStudy:
         """
         return await self._ask(_end_of(trial, value, state, message))
 
-    async def _ask(self, told: TellTrial | None) -> AsyncTrialHandle | None:
-        wish = AskTrial(key=os.urandom(16).hex(), told=told)
-        request = _request(self.name, "ask", codec.encode_given(wish), wish.key)
+    async def _ask(self, tell: TellTrial | None) -> AsyncTrialHandle | None:
+        ask = AskTrial(key=os.urandom(16).hex(), tell=tell)
+        request = _request(self.name, "ask", codec.encode_given(ask), ask.key)
         found = await _patiently(self._transport, AskedTrial, request)
         if found.trial is None:
             return None

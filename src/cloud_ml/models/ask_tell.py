@@ -28,15 +28,15 @@ class TellTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class AskTrial:
-    """A wish for the next trial of a study.
+    """A request for the next trial of a study.
 
     Attributes:
         key: The same key gets the same trial, however often it is sent.
-        told: How another trial of the study has ended, which is noted before the next is chosen.
+        tell: How another trial of the study has ended, which is noted before the next is chosen.
     """
 
     key: str
-    told: TellTrial | None = None
+    tell: TellTrial | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,9 +126,9 @@ class LocalStudy:
         """
         return self._ask(_end_of(trial, value, state, message))
 
-    def _ask(self, told: TellTrial | None) -> TrialHandle | None:
-        wish = AskTrial(key=os.urandom(16).hex(), told=told)
-        request = _request(self.name, "ask", codec.encode_given(wish), wish.key)
+    def _ask(self, tell: TellTrial | None) -> TrialHandle | None:
+        ask = AskTrial(key=os.urandom(16).hex(), tell=tell)
+        request = _request(self.name, "ask", codec.encode_given(ask), ask.key)
         found = _patiently(self._transport, AskedTrial, request)
         if found.trial is None:
             return None

@@ -22,11 +22,11 @@ router = APIRouter(
 
 @router.post("/{name}/ask", responses=answers(AskedTrial), openapi_extra=body_of(AskTrial))
 async def ask(here: Here, call: Signed, name: str) -> Response:
-    """The next trial of a local study. The same ``key`` gets the same trial. ``told`` says how another
-    trial has ended, as ``tell`` does.
+    """The next trial of a local study. The same ``key`` gets the same trial. The field ``tell`` says
+    how another trial has ended, as ``/tell`` does.
     """
-    wish = codec.decode(AskTrial, documents.read_object(call.body))
-    return documents.answer(await here.ask_tell.ask(call.caller, name, wish, call.once))
+    question = codec.decode(AskTrial, documents.read_object(call.body))
+    return documents.answer(await here.ask_tell.ask(call.caller, name, question, call.once))
 
 
 @router.post("/{name}/tell", responses=answers(TellTrial), openapi_extra=body_of(TellTrial))

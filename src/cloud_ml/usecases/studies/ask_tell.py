@@ -107,9 +107,9 @@ class AskTell:
         """One change of a study is written at a time here. Trials are told while one is chosen."""
 
     async def ask(
-        self, caller: Identity, name: str, wish: AskTrial, once: Once | None
+        self, caller: Identity, name: str, ask: AskTrial, once: Once | None
     ) -> AskedTrial:
-        """The next trial, or the one that this key has got already. What the wish tells of another
+        """The next trial, or the one that this key has got already. What it tells of another
         trial is noted before, as by ``tell``.
 
         Raises:
@@ -117,13 +117,13 @@ class AskTell:
             Conflict: Its trials are jobs, or the trial that is told of has ended otherwise.
             InvalidRequest: The key is wrong, or what is told.
         """
-        if not 0 < len(wish.key) <= _LONGEST_KEY:
-            raise refuse("key", wish.key, f"a text of 1 to {_LONGEST_KEY} characters")
+        if not 0 < len(ask.key) <= _LONGEST_KEY:
+            raise refuse("key", ask.key, f"a text of 1 to {_LONGEST_KEY} characters")
         request, suggestion = _Request(caller, name, once), None
         async with _lock(self._asks, request):
             for _ in range(_TRIES):
                 async with _lock(self._changes, request):
-                    step = await self._offload(self._next_trial, request, wish, suggestion)
+                    step = await self._offload(self._next_trial, request, ask, suggestion)
                 if isinstance(step, AskedTrial):
                     return step
                 suggestion = await self._suggest(step)
@@ -167,41 +167,41 @@ class AskTell:
         return _Suggestion(problem.number, found)
 
     def _next_trial(
-        self, request: _Request, wish: AskTrial, suggestion: _Suggestion | None
+        self, request: _Request, ask: AskTrial, suggestion: _Suggestion | None
     ) -> AskedTrial | _Question:
-        """The trial of a wish, new if need be. Or what is to be asked of the tuner first, whose
-        answer may know a value less than there are by then. Blocking.
+        """The trial, new if need be. Or what is to be asked of the tuner first, whose answer may know
+        a value less than there are by then. Blocking.
         """
         for _ in range(_TRIES):
             record = self._begin(request)
             with contextlib.suppress(StaleRevision):
-                return self._give_trial(request, record, wish, suggestion)
+                return self._give_trial(request, record, ask, suggestion)
         raise _busy(request.name)
 
     def _give_trial(
-        self, request: _Request, record: StudyRecord, wish: AskTrial, suggestion: _Suggestion | None
+        self, request: _Request, record: StudyRecord, ask: AskTrial, suggestion: _Suggestion | None
     ) -> AskedTrial | _Question:
         """The same for the study as it was read.
 
         Raises:
             StaleRevision: It has changed since.
         """
-        told = record.status if wish.told is None else _end_trial(record, wish.told)
-        study = replace(record, status=told)
-        known, why = ask_tell.trial_with(told, wish.key), ask_tell.why_none(study)
+        ended = record.status if ask.tell is None else _end_trial(record, ask.tell)
+        study = replace(record, status=ended)
+        known, why = ask_tell.trial_with(ended, ask.key), ask_tell.why_none(study)
         if known is not None or why:
-            self._save(request, record, told)
+            self._save(request, record, ended)
             shown = None if known is None else shown_trial(study, known)
             return AskedTrial(trial=shown, reason="" if shown else why)
-        number = len(told.trials)
+        number = len(ended.trials)
         if suggestion is None or suggestion.number != number:
             chosen_one = self._choose(study)
             if isinstance(chosen_one, _Question):
                 # What was told may have taken hours: it does not wait for the tuner.
-                self._save(replace(request, once=None), record, told)
+                self._save(replace(request, once=None), record, ended)
                 return chosen_one
             suggestion = chosen_one
-        status = ask_tell.add_trial(study, wish.key, suggestion.parameters)
+        status = ask_tell.add_trial(study, ask.key, suggestion.parameters)
         made = self._save(request, record, status, suggestion.failure)
         return AskedTrial(trial=shown_trial(made, made.status.trials[number]))
 

@@ -146,11 +146,11 @@ async def test_an_end_that_is_refused_asks_for_no_trial(world: World) -> None:
     member, path = world.served.member, "/api/v1/studies/rates"
     for told, field in (
         ({"number": 0, "value": 1.0, "values": [1.0]}, "values"),
-        ({"value": 1.0}, "told.number"),
-        ({"number": 0, "valu": 1.0}, "told.valu"),
-        (3, "told"),
+        ({"value": 1.0}, "tell.number"),
+        ({"number": 0, "valu": 1.0}, "tell.valu"),
+        (3, "tell"),
     ):
-        answer = await member.call("POST", f"{path}/ask", {"key": "b", "told": told})
+        answer = await member.call("POST", f"{path}/ask", {"key": "b", "tell": told})
         assert (answer.status, answer.json()["field"]) == (400, field)
     assert [one.state for one in (await study.describe()).trials] == ["Running"]
 
@@ -161,7 +161,7 @@ async def test_an_end_is_noted_though_no_trial_is_left(world: World) -> None:
     assert first is not None
     assert last is not None
     member, path = world.served.member, "/api/v1/studies/rates"
-    asked = {"key": "b", "told": {"number": 1, "value": 0.5}}
+    asked = {"key": "b", "tell": {"number": 1, "value": 0.5}}
     for _ in range(2):
         answer = (await member.call("POST", f"{path}/ask", asked)).json()
         assert (answer["trial"], answer["reason"]) == (None, "all 2 trials have begun")
@@ -209,10 +209,10 @@ async def test_what_is_asked_and_told_again_happens_once(world: World) -> None:
     other = await member.call("POST", f"{path}/tell", {**said, "value": 0.25})
     assert (other.status, other.json()["field"]) == (409, "number")
     assert len((await world.studies.describe("rates")).trials) == 1
-    both = {"key": "b", "told": said}
+    both = {"key": "b", "tell": said}
     second = await member.call("POST", f"{path}/ask", both)
     assert (await member.call("POST", f"{path}/ask", both)).json() == second.json()
-    both["told"] = {**said, "value": 0.25}
+    both["tell"] = {**said, "value": 0.25}
     other = await member.call("POST", f"{path}/ask", both)
     assert (other.status, other.json()["field"]) == (409, "number")
     found = await world.studies.describe("rates")
