@@ -1,10 +1,11 @@
-"""Every figure that we promise, in one run, beside its floor or its peers: ``make bench``, ``make load``, ``make bench-peers``, ``make bench-serving``.
+"""Every figure that we promise, in one run, beside its floor or its peers: ``make bench``, ``make load``,
+``make bench-peers``, ``make bench-serving``.
 
-Run: ``python benchmarks/run.py [--strict] [group or part …]``; with ``--strict`` it exits with 1 when a target is
-missed. Each part runs in a process of its own for at most ``BENCH_LIMIT_S`` seconds. What a part has measured is
-written to ``benchmarks/results`` when it is complete; otherwise what was there stays. ``docs/performance.md`` is filled
-from there.
-"""  # noqa: E501
+Run: ``python benchmarks/run.py [--strict] [group or part …]``; with ``--strict`` it exits with 1 when a
+target is missed. Each part runs in a process of its own for at most ``BENCH_LIMIT_S`` seconds. What a
+part has measured is written to ``benchmarks/results`` when it is complete; otherwise what was there
+stays. ``docs/performance.md`` is filled from there.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +54,7 @@ GROUPS = {
     "tracking": ("tracking.runs", "tracking.event_files", "tracking.idle"),
     "tuning": (
         "tuning.quality",
+        "tuning.suggestions",
         "tuning.fronts",
         "tuning.stopping",
         "tuning.ask_tell",

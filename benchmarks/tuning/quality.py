@@ -1,5 +1,5 @@
-"""How near the best our algorithms come, beside Optuna's default sampler and chance, and what a
-suggestion costs.
+"""How near the best our algorithms come, beside Optuna's default sampler and chance. Other work on the
+machine changes nothing of it.
 
 Run: ``python benchmarks/run.py tuning.quality`` (TUNING_SEEDS=20: the whole, half an hour of a core;
 TUNING_GP=1: also Optuna's Gaussian process on two problems, which installs PyTorch).
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from harness import Figure, median
 
@@ -21,7 +21,7 @@ from tuning.regrets import (
     mean_regret,
     trials_to_reach,
 )
-from tuning.searches import Runs, problem_named, search, search_all, search_with_optuna
+from tuning.searches import Runs, search_all, search_with_optuna
 
 SEEDS = int(os.environ.get("TUNING_SEEDS", "5"))
 TRIALS = int(os.environ.get("TUNING_TRIALS", "200"))
@@ -29,13 +29,11 @@ BUDGETS = [count for count in (25, 50, 100, 200) if count <= TRIALS]
 MIDDLE = min(100, TRIALS)
 """Where most is compared."""
 _PEER, _GP = "Optuna's TPE", "Optuna's GP"
-_GP_SEEDS, _GP_MS = 3, 76.0
+_GP_SEEDS = 3
 _GP_BEST = {"Branin": (0.39795, 0.3979), "Hartmann 6": (-3.32, -3.322)}
-"""Problem → what is to be reached after 100 trials, and what Optuna's GP reached, as the milliseconds
-above, when it was measured alone.
+"""Problem → what is to be reached after 100 trials, and what Optuna's GP reached when it was measured
+alone.
 """
-_LAST = 20
-"""So many suggestions before a number of trials are timed."""
 
 
 def run() -> list[Figure]:
@@ -47,7 +45,6 @@ def run() -> list[Figure]:
         *_regret_figures(ours, peer),
         *_speed_figures(ours["auto"], peer),
         *_best_figures(ours["auto"], process),
-        *_time_figures(ours, peer, process),
     ]
 
 
@@ -114,36 +111,6 @@ def _best_figures(runs: Runs, process: Runs | None) -> list[Figure]:
 
 def _bests(runs: Runs, name: str) -> list[float]:
     return [min(one.costs[:MIDDLE]) for one in runs[name]]
-
-
-def _time_figures(
-    ours: Mapping[str, Runs], peer: Runs | None, process: Runs | None
-) -> list[Figure]:
-    smooth = [one.name for one in PROBLEMS if one.kind == "continuous"]
-    figures = []
-    for name in ("auto", "tpe"):
-        took = _took(ours[name], smooth)
-        reference = median(_took(peer, smooth)) if peer else None
-        what = f"processor time of a suggestion of {name} at {MIDDLE} trials"
-        note = f"mean {statistics.mean(took):.3g}, with the fits"
-        figures.append(Figure(what, median(took), "ms", 5.0, reference, _PEER, note=note))
-    other = median(_took(process, list(_GP_BEST))) if process else _GP_MS
-    figures.append(
-        Figure(
-            f"processor time of a suggestion of auto at {MIDDLE} trials, to Optuna's GP",
-            median(_took(ours["auto"], list(_GP_BEST))), "ms", other / 15, other, _GP,
-        )
-    )  # fmt: skip
-    late = search("auto", problem_named("Hartmann 6"), 0, 500, by_chance=480).took[-_LAST:]
-    what = "processor time of a suggestion of auto at 500 trials"
-    note = f"mean {statistics.mean(late):.3g}, with the fits"
-    return [*figures, Figure(what, median(late), "ms", 30.0, note=note)]
-
-
-def _took(runs: Runs, names: Collection[str]) -> list[float]:
-    """The milliseconds of the last suggestions of each search."""
-    searches = (one for name in names for one in runs[name])
-    return [ms for one in searches for ms in one.took[MIDDLE - _LAST : MIDDLE]]
 
 
 def _print_distances(columns: Mapping[str, Runs]) -> None:
