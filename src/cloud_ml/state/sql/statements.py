@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,11 +24,13 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     String,
+    UnaryExpression,
     Update,
     bindparam,
     func,
     select,
 )
+from sqlalchemy.sql.operators import custom_op
 from sqlalchemy.types import TypeEngine
 
 from cloud_ml.state.sql.connections import DRIVER, execute_directly, raise_error
@@ -36,7 +38,6 @@ from cloud_ml.state.sql.connections import DRIVER, execute_directly, raise_error
 Row: TypeAlias = Any
 """A row with its columns as attributes, and in their order."""
 
-Among: TypeAlias = Callable[[Any, str], ColumnElement[bool]]
 _Values = Mapping[str, Any]
 _Convert = Callable[[Any], Any] | None
 _make = tuple.__new__
@@ -113,12 +114,24 @@ class Statement:
             connection.execute(self.statement, many)
 
 
+class Among(Protocol):
+    """Makes a condition of a list statement."""
+
+    def __call__(
+        self, column: ColumnElement[Any], name: str, *, indexed: bool = True
+    ) -> ColumnElement[bool]:
+        """The column has one of the values of this parameter. Without ``indexed``, rows are found by
+        other conditions and then looked at.
+        """
+        ...
+
+
 class ListStatement:
-    """One whose parameters are lists of texts, of any length. Its columns need no conversion.
+    """One whose parameters are lists of texts or numbers, of any length. Its columns need no
+    conversion.
 
     Args:
-        build: Makes the statement. It is given what says that a column has one of the texts of a
-            parameter.
+        build: Makes the statement.
     """
 
     def __init__(self, build: Callable[[Among], Select[Any]]) -> None:
@@ -126,10 +139,12 @@ class ListStatement:
         self._statement = build(_among)
         self._direct: _CompiledStatement | None = None
 
-    def tuples(self, connection: Connection, lists: Mapping[str, Collection[str]]) -> Sequence[Row]:
+    def tuples(
+        self, connection: Connection, lists: Mapping[str, Collection[str | int]]
+    ) -> Sequence[Row]:
         """All rows, without the names of their columns: there may be a thousand."""
         if connection.dialect.name != "sqlite":
-            values = {name: list(texts) for name, texts in lists.items()}
+            values = {name: list(those) for name, those in lists.items()}
             return connection.execute(self._statement, values).all()
         if (direct := self._direct) is None:
             statement = self._build(_among_json)
@@ -139,13 +154,18 @@ class ListStatement:
         return execute_directly(connection, direct.text, given)
 
 
-def _among(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+def _among(column: ColumnElement[Any], name: str, *, indexed: bool = True) -> ColumnElement[bool]:
+    del indexed  # PostgreSQL knows by its statistics
     return column.in_(bindparam(name, expanding=True))
 
 
-def _among_json(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-    texts = func.json_each(bindparam(name, type_=String())).table_valued("value")
-    return column.in_(select(texts.c.value))
+def _among_json(
+    column: ColumnElement[Any], name: str, *, indexed: bool = True
+) -> ColumnElement[bool]:
+    those = func.json_each(bindparam(name, type_=String())).table_valued("value")
+    if not indexed:  # https://sqlite.org/optoverview.html, "disqualifying WHERE clause terms"
+        column = UnaryExpression(column, operator=custom_op("+"))
+    return column.in_(select(those.c.value))
 
 
 class _CompiledStatement(NamedTuple):

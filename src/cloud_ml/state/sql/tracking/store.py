@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Connection, delete, func, select
 
 from cloud_ml.domain.metrics import series as growing
 from cloud_ml.domain.metrics.series import MetricLimits, precedence
@@ -30,7 +29,7 @@ from cloud_ml.state.base import Once
 from cloud_ml.state.sql import counters, marks, requests
 from cloud_ml.state.sql import records as record_rows
 from cloud_ml.state.sql.metrics.rows import SqlSeriesRows
-from cloud_ml.state.sql.statements import Among, ListStatement, Row
+from cloud_ml.state.sql.statements import ListStatement, Row
 from cloud_ml.state.sql.tables import experiments, records, series
 from cloud_ml.state.sql.tracking import rows, search
 from cloud_ml.state.sql.tracking.rows import PARAMS, TAGS, KeyValueTable
@@ -40,7 +39,7 @@ from cloud_ml.state.tracking import RunPage, RunSearch, TrackingStore
 
 Reading = Callable[[], AbstractContextManager[Connection]]
 _LAST_COLUMNS = (
-    records.c.uid,
+    series.c.run,
     series.c.name,
     series.c.last,
     series.c.last_step,
@@ -49,13 +48,15 @@ _LAST_COLUMNS = (
 )
 
 
-def _select_last(among: Among) -> Select[Any]:
-    query = select(*_LAST_COLUMNS).join(records, records.c.number == series.c.run)
-    return query.where(among(records.c.uid, "these"))
-
-
-_LAST = ListStatement(_select_last)
-_LAST_NAMED = ListStatement(lambda among: _select_last(among).where(among(series.c.name, "names")))
+_NUMBERS = ListStatement(
+    lambda among: select(records.c.number, records.c.uid).where(among(records.c.uid, "these"))
+)
+_LAST = ListStatement(lambda among: select(*_LAST_COLUMNS).where(among(series.c.run, "runs")))
+_LAST_NAMED = ListStatement(
+    lambda among: select(*_LAST_COLUMNS).where(
+        among(series.c.run, "runs"), among(series.c.name, "names", indexed=False)
+    )
+)
 
 
 class SqlTrackingStore(TrackingStore):
@@ -253,16 +254,18 @@ class SqlTrackingStore(TrackingStore):
         self, uids: Collection[str], names: Collection[str] | None = None
     ) -> Mapping[str, Sequence[LastValue]]:
         """See ``TrackingStore.last_values``."""
-        these = {"these": [uid for uid in uids if rules.is_storable(uid)]}
+        these = [uid for uid in uids if rules.is_storable(uid)]
         with self._reading() as connection:
+            # Not one statement: a thousand rows, each with a uid, take twice as long to read.
+            uid_of = dict(_NUMBERS.tuples(connection, {"these": these}))
             if names is None:
-                lines = _LAST.tuples(connection, these)
+                lines = _LAST.tuples(connection, {"runs": uid_of})
             else:
-                named = {"names": [name for name in names if rules.is_storable(name)]}
-                lines = _LAST_NAMED.tuples(connection, {**these, **named})
+                named = [name for name in names if rules.is_storable(name)]
+                lines = _LAST_NAMED.tuples(connection, {"runs": uid_of, "names": named})
         # By hand and without more objects than are needed: of fifty runs with twenty metrics, that
         # is half of a list's time.
-        found: dict[str, dict[str, Row]] = {}
+        found: dict[int, dict[str, Row]] = {}
         for line in lines:
             of_run = found.get(line[0])
             if of_run is None:
@@ -271,11 +274,11 @@ class SqlTrackingStore(TrackingStore):
             if other is None or _precedence(line) >= _precedence(other):
                 of_run[line[1]] = line
         return {
-            uid: [
+            uid_of[number]: [
                 LastValue(name, math.nan if last is None else last, step, at)
                 for _, name, last, step, at, _ in map(of_run.__getitem__, sorted(of_run))
             ]
-            for uid, of_run in found.items()
+            for number, of_run in found.items()
         }
 
     def search(self, wanted: RunSearch) -> RunPage:
