@@ -36,8 +36,8 @@ from rounds import interval
 
 from cloud_ml.domain.workloads.recovery import STAGES
 from cloud_ml.engines.local.processes import proctree
-from cloud_ml.models.restart import Restart, RestartRule
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.restart import Restart, RestartRule
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 
 TASKS, TASK_ROUNDS = 6, 6

@@ -18,7 +18,7 @@ from harness import Figure, Server, serving, temporary_folder, train_job, upload
 from load.machine import cpu_seconds
 from rounds import in_pairs, ratio
 
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 
 TASKS, ROUNDS = 8, 6

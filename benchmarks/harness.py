@@ -27,8 +27,8 @@ from typing import Any
 from cloud_ml.client import CloudMlClient
 from cloud_ml.engines.local.isolation import sandbox
 from cloud_ml.engines.local.processes import proctree
-from cloud_ml.models.job import Job
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import Job
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.jobs.calls import JobCalls

@@ -21,7 +21,7 @@ from harness import (
 )
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 from cloud_ml.sdk.jobs.calls import JobCalls
 
 WARM_UPS, ROUNDS = 3, 20

@@ -31,7 +31,7 @@ from harness import (  # fmt: skip
 )
 
 from cloud_ml.engines.local import cgroups
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 
 WARM_UPS, ROUNDS = 5, 40
 QUIET_S = 0.15

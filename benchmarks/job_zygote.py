@@ -28,7 +28,7 @@ from harness import (
     wheel,
 )
 
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 
 ROUNDS = 5
 _FIRST_STEPS = {

@@ -19,7 +19,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.records import Event, Record
 from cloud_ml.domain.workloads.phases import WorkloadStatus
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.sql import writer
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import race

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from harness import KEY, SECRET, Figure, Server, serving, temporary_folder, upload, wheel
 
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from load.machine import cpu_seconds
 from load.wire import Answer, Signer, Wire, ask, connect
 

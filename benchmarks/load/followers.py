@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from harness import Figure, Server, high, serving, temporary_folder, upload, wheel
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from load.machine import cpu_seconds, memory_mb
 from load.wire import Signer
 

@@ -13,7 +13,7 @@ import threading
 
 from harness import Figure, Server, finished, serving, temporary_folder, upload, wheel
 
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from load.machine import cpu_seconds
 
 SECONDS = float(os.environ.get("LOAD_S", "20"))

@@ -34,7 +34,7 @@ from peers.having import Absent, folder_of, version_of
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.engines.local.processes import proctree
-from cloud_ml.models.tensorboard import NewTensorBoard
+from cloud_ml.models.tracking.tensorboard import NewTensorBoard
 from tracking.event_files import simple_value, write
 
 WINDOW_S = float(os.environ.get("IDLE_S", "60"))

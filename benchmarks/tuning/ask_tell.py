@@ -18,7 +18,7 @@ from harness import KEY, SECRET, Figure, Server, temporary_folder
 from peers.having import Absent, folder_of
 
 from cloud_ml.engines.local.processes import proctree
-from cloud_ml.models.study import Study
+from cloud_ml.models.studies.study import Study
 
 TRIALS = int(os.environ.get("ASK_TRIALS", "500"))
 REPORTS = 20

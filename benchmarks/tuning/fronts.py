@@ -20,7 +20,7 @@ from harness import Figure, median
 from peers.having import Absent, folder_of
 
 from cloud_ml.domain.studies.space import parse_space
-from cloud_ml.models.pareto import hypervolume
+from cloud_ml.models.studies.pareto import hypervolume
 from cloud_ml.tuning.algorithms import LIGHT, choose_algorithm
 from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp, nsga2

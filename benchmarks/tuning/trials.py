@@ -24,7 +24,7 @@ from harness import (
 )
 from rounds import in_pairs, interval
 
-from cloud_ml.models.study import Study
+from cloud_ml.models.studies.study import Study
 
 TRIALS, ROUNDS = int(os.environ.get("TRIALS", "40")), int(os.environ.get("TRIAL_ROUNDS", "5"))
 STOPS = int(os.environ.get("STOPS", "30"))

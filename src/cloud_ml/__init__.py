@@ -6,8 +6,8 @@ __version__ = "0.1.0"
 _SDK = {
     "AsyncCloudMlClient": "cloud_ml.aio.client",
     "CloudMlClient": "cloud_ml.client",
-    "ModelService": "cloud_ml.models.model_service",
-    "TrainJob": "cloud_ml.models.train_job",
+    "ModelService": "cloud_ml.models.services.model_service",
+    "TrainJob": "cloud_ml.models.jobs.train_job",
 }
 __all__ = ["AsyncCloudMlClient", "CloudMlClient", "ModelService", "TrainJob", "__version__"]
 

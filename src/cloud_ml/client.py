@@ -4,7 +4,7 @@
 ::
 
     from cloud_ml.client import CloudMlClient
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
     with CloudMlClient() as client:
         job = client.submit_train_job(TrainJob("linear", "trainer.task", "./linear"))
@@ -28,8 +28,8 @@ from cloud_ml.sdk.server import ServerCalls
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cloud_ml.models.jobs.train_job import TrainJob
     from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
-    from cloud_ml.models.train_job import TrainJob
     from cloud_ml.sdk.admin.access_tokens import AccessTokens
     from cloud_ml.sdk.admin.calls import Admin
     from cloud_ml.sdk.admin.quota import Quota

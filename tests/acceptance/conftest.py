@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.job import Job
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import Job
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.server import RealServer, trainer
 
 

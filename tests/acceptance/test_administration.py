@@ -10,8 +10,8 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest, NotFound, QuotaExceeded, Unauthenticated
-from cloud_ml.models.quota import LimitsChange
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.admin.quota import LimitsChange
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.server import RealServer, eventually
 
 UNTIL_GO = """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from support.elastic import MODEL, TRAINER, results, waiting
 from support.server import RealServer

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.job import Job
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import Job
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.server import RealServer, trainer
 
 Run = Callable[..., tuple[Job, str]]

@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.elastic import waiting
 from support.server import RealServer, eventually
 

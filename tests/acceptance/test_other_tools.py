@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from cloud_ml.cli.main import cli
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.services.model_service import ModelService
 from support.pages import ROOT
 from support.server import RealServer
 

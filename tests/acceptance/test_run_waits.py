@@ -13,7 +13,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import NotFound, WaitTimedOut
-from cloud_ml.models.run import Run, RunPage
+from cloud_ml.models.tracking.run import Run, RunPage
 from support.server import RealServer, serving
 
 pytestmark = pytest.mark.xdist_group("run-waits")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.job import Job
-from cloud_ml.models.metrics import LoggedValue
+from cloud_ml.models.jobs.job import Job
+from cloud_ml.models.tracking.metrics import LoggedValue
 from support.server import RealServer
 
 Run = Callable[..., tuple[Job, str]]

@@ -16,7 +16,7 @@ import pytest
 
 from cloud_ml.aio import AsyncCloudMlClient
 from cloud_ml.errors import AlreadyExists, NotFound
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.storage.transfers import Transfers
 from support.environments import EXAMPLES
 from support.server import RealServer, serving

@@ -14,7 +14,7 @@ import pytest
 
 from cloud_ml import data_folder, lock_file
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.environments import EXAMPLES
 from support.server import RealServer, eventually
 

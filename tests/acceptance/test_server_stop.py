@@ -13,7 +13,7 @@ import pytest
 
 from cloud_ml.engines.local.cleanup.owners import instance_of
 from cloud_ml.engines.local.network import pins
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.server import Ran, RealServer, eventually, trainer
 
 pytestmark = pytest.mark.xdist_group("networks")

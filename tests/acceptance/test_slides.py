@@ -17,7 +17,7 @@ from support.server import RealServer, eventually, trainer
 TENSORFLOW_S = 600
 SNIPPET = """
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 
 train_job = TrainJob('face-recognition', 'trainer.task', 'fds://cloudml/trainer-1.0.tar.gz')
 train_job.job_args = []

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.server import RealServer, eventually, serving, trainer
 
 _SAMPLED = {"lr": {"min": 0.0, "max": 1.0}, "layers": {"min": 1, "max": 4, "type": "int"}}

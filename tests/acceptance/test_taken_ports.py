@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support import deaths
 from support.server import RealServer, serving, trainer
 

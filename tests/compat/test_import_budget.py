@@ -47,7 +47,10 @@ def test_the_sdk_imports_the_standard_library_and_little_of_it() -> None:
 
 def test_a_job_is_loaded_when_it_is_submitted() -> None:
     modules = _loaded("import cloud_ml.client, cloud_ml.sdk.jobs.calls")
-    assert modules & {f"cloud_ml.models.{name}" for name in ("train_job", "reproduction")} == set()
+    assert (
+        modules & {f"cloud_ml.models.jobs.{name}" for name in ("train_job", "reproduction")}
+        == set()
+    )
     modules = _loaded("import cloud_ml.client, cloud_ml.models.train_job")
     assert modules & {"ipaddress", "pathlib", "urllib.parse"} == set()
 

@@ -24,8 +24,8 @@ from cloud_ml.domain.services.status import (
     ServiceStatus,
 )
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import ReplicaMetrics, ServiceMetrics
 from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.models import views as service_views
 from cloud_ml.usecases.models.replicas import Replicas

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cloud_ml.models.hp_documents import METRIC
-from cloud_ml.models.study import STUDIES, NewStudy
+from cloud_ml.models.studies.hp_documents import METRIC
+from cloud_ml.models.studies.study import STUDIES, NewStudy
 from support.browser import Browser
 from support.environments import pack
 from support.event_files import TUNED

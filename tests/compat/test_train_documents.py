@@ -18,8 +18,8 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.records import Event, EventType, Key, Record, Summary
 from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase, WorkloadStatus
-from cloud_ml.models.job import JobTask, JobTasks
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import JobTask, JobTasks
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.jobs import views
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.workloads.spec import WorkloadSpec
-from cloud_ml.models.recipes import RECIPE_NAMES
+from cloud_ml.models.jobs.recipes import RECIPE_NAMES
 from cloud_ml.recipes.base import Recipe
 from cloud_ml.recipes.choosing import RECIPES
 from cloud_ml.testing.recipe import RecipeContract

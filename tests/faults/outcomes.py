@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 from faults.gang_scene import Scene
 from support.deaths import Death
 

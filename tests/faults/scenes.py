@@ -24,8 +24,8 @@ from cloud_ml.errors import (
     TransportError,
     TryAgain,
 )
-from cloud_ml.models.job import Job
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import Job
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from cloud_ml.sdk.storage.transfers import Transfers
 from support import invariants

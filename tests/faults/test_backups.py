@@ -16,7 +16,7 @@ import pytest
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.errors import CloudMlError, Conflict, NotFound
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.sql.store import SqlStateStore
 from support import invariants
 from support.environments import pack

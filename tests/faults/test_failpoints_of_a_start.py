@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.sql.migrations import HEAD
 from cloud_ml.state.sql.store import SqlStateStore
 from faults.scenes import SLICE, Day, Reviver, fragile, insist, order, reached, start_until_up

@@ -21,9 +21,9 @@ import pytest
 
 from cloud_ml.engines.gang import GangKey
 from cloud_ml.errors import CloudMlError, Conflict
-from cloud_ml.models.job import Job, JobEvent
-from cloud_ml.models.quota import LimitsChange
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.admin.quota import LimitsChange
+from cloud_ml.models.jobs.job import Job, JobEvent
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from faults.scenes import Reviver, fragile, insist, order, orders_of
 from support import invariants

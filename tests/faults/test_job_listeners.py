@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.engines.gang import GangKey
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from faults.scenes import fragile
 from support import invariants

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from faults.scenes import SLICE, Reviver, fragile, insist, order, reached
 from support.server import RealServer, trainer
 

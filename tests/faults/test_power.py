@@ -31,7 +31,7 @@ from cloud_ml.errors import (
     TransportError,
     TryAgain,
 )
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.storage.transfers import Transfers
 from support import invariants
 from support.environments import pack

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.errors import TransportError, TryAgain
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from faults.scenes import Reviver, fragile, insist, order, reached
 from support import invariants

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml import failpoints
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from faults.scenes import SLICE, Reviver, fragile, insist, order, orders_of, reached
 from support import invariants

@@ -19,8 +19,8 @@ import pytest
 from cloud_ml import failpoints
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.studies.values import Parameters
-from cloud_ml.models.study import Study
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.studies.study import Study
 from cloud_ml.tuning import algorithms
 from cloud_ml.tuning.algorithms import LIGHT
 from cloud_ml.tuning.base import Observation, Outcome, Problem

@@ -14,7 +14,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import CloudMlError, OutOfSpace
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support import invariants
 from support.environments import pack
 from support.server import RealServer, eventually, serving, trainer

@@ -23,8 +23,8 @@ from cloud_ml.domain.studies.samplers import is_sampler
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
 from cloud_ml.domain.studies.values import Parameters
-from cloud_ml.models.study import Study
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.studies.study import Study
 from cloud_ml.tuning import algorithms, optuna_samplers, pbt
 from cloud_ml.tuning.algorithms import LIGHT
 from cloud_ml.tuning.base import Observation, Outcome, Problem

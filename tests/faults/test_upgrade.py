@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.sql.migrations import HEAD
 from faults.test_failpoints_of_a_start import version
 from support import invariants

@@ -49,7 +49,7 @@ NOT_FUZZED = {
     "domain.tracking.datasets": "what `log_inputs` has checked; `test_mlflow.py` has what it refuses",
     "state.sql.tracking.rows": _OURS,
     "state.items": _OURS,
-    "models.metrics": "an answer of a server; the codec, which has a harness, says what is wrong",
+    "models.tracking.metrics": "an answer of a server; the codec, which has a harness, says what is wrong",
     "state.tracking_rules": "a tag as JSON; `testing.state.tracking` has what is none",
     "usecases.tracking.history": "digits of a token; `test_mlflow.py` has them",
     "usecases.tracking.runs": _OURS,
@@ -140,16 +140,16 @@ NOT_FUZZED = {
     "gateway.control": "a line of the server, or of another gateway, with the token of a private "
     "folder",
     "gateway.main": _OURS,
-    "models.model_service": "one pattern of a word, and the words of `shlex` as in "
-    "models.train_job",
+    "models.services.model_service": "one pattern of a word, and the words of `shlex` as in "
+    "models.jobs.train_job",
     "objects.local.multipart": _OURS,
     "objects.local.segments": _OURS,
     "objects.local.upload_folders": _OURS,
     "linux": "what the kernel has told, in a buffer of its own size",
     "engines.local.disk.kept_disk": "names of files in a folder that no job can write to",
     "environments.packages.bytecode": "one pattern of the names of folders, to leave some out",
-    "models.model_files": "how a text begins, within 256 bytes and by two patterns of bounded length",
-    "models.outputs": "whether a folder is named by a number, as in `a.isdigit()`; nothing is "
+    "models.services.model_files": "how a text begins, within 256 bytes and by two patterns of bounded length",
+    "models.jobs.outputs": "whether a folder is named by a number, as in `a.isdigit()`; nothing is "
     "converted",
     "settings.gateway": "a setting of the operator: words and numbers, see `test_settings.py`",
     "settings.server": "an address that the operator has set",

@@ -13,8 +13,8 @@ from cloud_ml.domain.studies.spec import STUDY, TrialState
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import CloudMlError, Conflict
-from cloud_ml.models.ask_tell import AskTrial, ReportTrial, TellTrial
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.ask_tell import AskTrial, ReportTrial, TellTrial
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.state import rules
 from cloud_ml.state.sql.store import SqlStateStore

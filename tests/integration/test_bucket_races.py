@@ -15,8 +15,8 @@ import pytest
 
 from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, Role
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
-from cloud_ml.models.admin import OrganisationChange
-from cloud_ml.models.storage import BeginUpload
+from cloud_ml.models.admin.accounts import OrganisationChange
+from cloud_ml.models.storage.objects import BeginUpload
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import StateStore

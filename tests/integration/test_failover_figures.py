@@ -12,8 +12,8 @@ from urllib.request import urlopen
 import pytest
 
 from cloud_ml.engines.gang import GangKey
-from cloud_ml.models.job import JobRecoveries
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import JobRecoveries
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from support.server import RealServer, eventually, serving, trainer
 

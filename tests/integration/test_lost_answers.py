@@ -11,9 +11,9 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, NotFound, TransportError
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.quota import LimitsChange
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.admin.quota import LimitsChange
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.services.model_service import ModelService
 from support.lost_answers import LostAnswers
 from support.server import RealServer, eventually, serving
 

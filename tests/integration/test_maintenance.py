@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from cloud_ml.cli.main import cli
 from cloud_ml.errors import NotFound
-from cloud_ml.models.job import JobChange
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import JobChange
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.epochs import epoch_of
 from cloud_ml.state.sql.migrations import HEAD
 from cloud_ml.state.sql.store import SqlStateStore

@@ -22,7 +22,7 @@ from sqlalchemy import make_url
 
 from cloud_ml.domain.tracking.runs import RunChange, RunState
 from cloud_ml.errors import CloudMlError, Conflict, Damaged, InvalidRequest, OutOfSpace, Unavailable
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects import postgresql
 from cloud_ml.state.sql.store import SqlStateStore

@@ -18,7 +18,7 @@ import pytest
 from cloud_ml.aio import AsyncCloudMlClient
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import CloudMlError
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.server import RealServer
 
 pytestmark = pytest.mark.timeout(300)

@@ -17,7 +17,7 @@ from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local.ledger import is_alive
 from cloud_ml.engines.local.processes import proctree
 from cloud_ml.errors import AlreadyExists, CloudMlError
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from support.server import RealServer, eventually, serving, trainer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.trainers.packaging import pack_source
 from support.git_server import serving_git
 from support.server import RealServer, serving, trainer

@@ -46,7 +46,7 @@ from cloud_ml.engines.base import Capacity, JobPaths
 from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
 from cloud_ml.errors import FenceLost
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.recipes.array import Array
 from cloud_ml.recipes.base import PlanContext
 from cloud_ml.state.base import Fence

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.job import Job
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.job import Job
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
 from support.environments import pack
 from support.server import RealServer, eventually, serving, trainer

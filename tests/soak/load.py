@@ -20,7 +20,7 @@ from cloud_ml.errors import (
     TryAgain,
     WaitTimedOut,
 )
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support import invariants
 from support.server import RealServer
 

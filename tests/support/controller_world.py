@@ -32,7 +32,7 @@ from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.engines.gang import TrainerSource
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.recipes.choosing import RECIPES

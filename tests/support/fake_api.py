@@ -20,10 +20,9 @@ from cloud_ml.errors import (
     PreconditionFailed,
 )
 from cloud_ml.models import codec
-from cloud_ml.models.batches import Entry, EntryReader
-from cloud_ml.models.checkpoints import JobCheckpoint, JobCheckpoints
-from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
-from cloud_ml.models.job import (
+from cloud_ml.models.jobs.checkpoints import JobCheckpoint, JobCheckpoints
+from cloud_ml.models.jobs.framework import PreparationLine, Runtime, RuntimePage
+from cloud_ml.models.jobs.job import (
     Job,
     JobDetails,
     JobEvent,
@@ -33,19 +32,25 @@ from cloud_ml.models.job import (
     JobTask,
     JobTasks,
 )
-from cloud_ml.models.metrics import JobSeries, MetricPoint, MetricPoints, MetricSeries, SummaryTag
-from cloud_ml.models.run import Run, RunPage
-from cloud_ml.models.storage import (
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.server import ServerInfo, WhoAmI
+from cloud_ml.models.storage.batches import Entry, EntryReader
+from cloud_ml.models.storage.objects import (
     BatchOutcome,
     BatchOutcomes,
     Bucket,
     BucketPage,
     ObjectPage,
-    ServerInfo,
     StoredObject,
-    WhoAmI,
 )
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.tracking.metrics import (
+    JobSeries,
+    MetricPoint,
+    MetricPoints,
+    MetricSeries,
+    SummaryTag,
+)
+from cloud_ml.models.tracking.run import Run, RunPage
 from support.fake_server import Reply, Seen, json_reply, refusal
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -25,7 +25,7 @@ from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local.network import pins
 from cloud_ml.engines.local.network.pins import Pins
 from cloud_ml.errors import CloudMlError, NotFound
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 from cloud_ml.process_handles import with_log_in
 from cloud_ml.sdk.jobs.handles import JobHandle
 from cloud_ml.settings import EngineSettings

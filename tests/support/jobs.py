@@ -14,7 +14,7 @@ from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired, change_workload
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

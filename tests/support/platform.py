@@ -21,7 +21,7 @@ from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
-from cloud_ml.models.storage import ServerInfo
+from cloud_ml.models.server import ServerInfo
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import ApiSettings
 from cloud_ml.state.memory import MemoryStateStore

@@ -19,7 +19,7 @@ from cloud_ml.domain.services.releases import change_fields
 from cloud_ml.domain.services.status import SeenReplica, ServicePhase, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

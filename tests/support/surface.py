@@ -26,7 +26,7 @@ from cloud_ml.domain.records import ParentRef
 from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from support import storage_protocol

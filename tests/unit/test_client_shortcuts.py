@@ -10,7 +10,7 @@ import pytest
 from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import inspect
 import re
 
 from cloud_ml.cli.jobs.options import FIELD_OPTIONS
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases.jobs.admission import NOT_OFFERED
 from cloud_ml_docs.markdown import code, prose, table
 

@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any
 
-from cloud_ml.models.study import NewStudy, StudyExtension, Trial
+from cloud_ml.models.studies.study import NewStudy, StudyExtension, Trial
 from cloud_ml_docs.markdown import code, prose, table
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |^\w|\Z)", re.MULTILINE | re.DOTALL)

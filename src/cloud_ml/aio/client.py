@@ -3,7 +3,7 @@
 ::
 
     from cloud_ml.aio import AsyncCloudMlClient
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
     async with AsyncCloudMlClient() as client:
         job = await client.submit_train_job(TrainJob("linear", "trainer.task", "./linear"))
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from cloud_ml.aio.study_handle import AsyncStudyHandle
     from cloud_ml.aio.tensorboards import AsyncTensorBoards
     from cloud_ml.aio.transport import AsyncTransport
+    from cloud_ml.models.jobs.train_job import TrainJob
     from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
-    from cloud_ml.models.train_job import TrainJob
     from cloud_ml.sdk.config import Connection
 
 NewT = TypeVar("NewT", bound="NewResource")

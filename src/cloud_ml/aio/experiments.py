@@ -11,7 +11,7 @@ from cloud_ml.aio.waiting import wait_for_end
 from cloud_ml.aio.watching import follow_stream
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.run import (
+from cloud_ml.models.tracking.run import (
     ExperimentChange,
     ExperimentPage,
     RunExperiment,

@@ -22,7 +22,7 @@ from cloud_ml.aio.waiting import wait_for_end
 from cloud_ml.aio.watching import follow_events, follow_stream
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.job import JobEvent, JobEvents
+from cloud_ml.models.jobs.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
 from cloud_ml.sdk.failures import AlreadyDeleted
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.models.secret import Secret, SecretPage
+from cloud_ml.models.secrets.secret import Secret, SecretPage
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 

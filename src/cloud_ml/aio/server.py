@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from cloud_ml.aio.runtimes import AsyncRuntimeCalls
     from cloud_ml.aio.transport import AsyncTransport
-    from cloud_ml.models.framework import PreparationLine, Runtime
-    from cloud_ml.models.storage import ServerInfo, WhoAmI
+    from cloud_ml.models.jobs.framework import PreparationLine, Runtime
+    from cloud_ml.models.server import ServerInfo, WhoAmI
 
 T = TypeVar("T")
 
@@ -27,13 +27,13 @@ class AsyncServerCalls:
 
     async def whoami(self) -> WhoAmI:
         """Whom the server takes the caller for."""
-        from cloud_ml.models.storage import WhoAmI
+        from cloud_ml.models.server import WhoAmI
 
         return await self._get("whoami", WhoAmI)
 
     async def server_info(self) -> ServerInfo:
         """The server's version, and what its machine gives to jobs."""
-        from cloud_ml.models.storage import ServerInfo
+        from cloud_ml.models.server import ServerInfo
 
         return await self._get("server", ServerInfo)
 

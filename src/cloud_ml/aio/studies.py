@@ -13,7 +13,10 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import AlreadyExists, Conflict
 from cloud_ml.models import codec
 from cloud_ml.models.fields import check_type
-from cloud_ml.models.study import (
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.studies.readouts import RegisteredTrial, StudyCurves, StudyImportance
+from cloud_ml.models.studies.space import checked_space
+from cloud_ml.models.studies.study import (
     STUDIES,
     KeptCheckpoints,
     NewStudy,
@@ -23,9 +26,6 @@ from cloud_ml.models.study import (
     registered_trial,
     why_other,
 )
-from cloud_ml.models.study_readouts import RegisteredTrial, StudyCurves, StudyImportance
-from cloud_ml.models.study_space import checked_space
-from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.messages import Request, json_request, segment
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.timeouts import LONG_POLL_S

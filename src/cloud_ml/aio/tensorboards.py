@@ -9,7 +9,7 @@ from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.jobs.follow import Written, follow_log
 from cloud_ml.aio.resources import AsyncResources
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.models.tensorboard import (
+from cloud_ml.models.tracking.tensorboard import (
     TENSORBOARDS,
     NewTensorBoard,
     OpenedTensorBoard,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.errors import StartAgain, TooMany, TransportError, TryAgain
-from cloud_ml.models.job import JobChange, JobEvent
+from cloud_ml.models.jobs.job import JobChange, JobEvent
 from cloud_ml.sdk.pieces import EventReader, document_of
 from cloud_ml.sdk.retries import RetryPolicy
 from cloud_ml.sdk.timeouts import PATIENCE

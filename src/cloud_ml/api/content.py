@@ -17,7 +17,7 @@ from cloud_ml.api.auth import UploadCall
 from cloud_ml.api.platform import Platform
 from cloud_ml.errors import Conflict
 from cloud_ml.models import common
-from cloud_ml.models.storage import StoredObject
+from cloud_ml.models.storage.objects import StoredObject
 from cloud_ml.state.base import Once
 
 T = TypeVar("T")

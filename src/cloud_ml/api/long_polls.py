@@ -13,7 +13,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.models import common
-from cloud_ml.models.job import JobEvents
+from cloud_ml.models.jobs.job import JobEvents
 from cloud_ml.usecases.jobs import views
 
 Wait = Annotated[float, Query(ge=0, allow_inf_nan=False)]

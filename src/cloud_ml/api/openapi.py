@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from cloud_ml.auth import signature
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 
 _REFERENCE = "#/components/schemas/{model}"
 _API_VERSION = "1"

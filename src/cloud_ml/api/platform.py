@@ -14,7 +14,7 @@ from cloud_ml.domain.services.routes import Figures
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.abilities import Gangs, SecretFiles
 from cloud_ml.engines.base import Engine
-from cloud_ml.models.storage import ServerInfo
+from cloud_ml.models.server import ServerInfo
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.observability.metrics import Metrics
 from cloud_ml.settings import (

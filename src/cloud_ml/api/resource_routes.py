@@ -28,7 +28,7 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import Start
 from cloud_ml.domain.records import Record
 from cloud_ml.models import codec, common
-from cloud_ml.models.job import JobEvents
+from cloud_ml.models.jobs.job import JobEvents
 from cloud_ml.models.resource import ResourceChange
 from cloud_ml.usecases.feed import RecordChange
 from cloud_ml.usecases.resources import Resource, Resources

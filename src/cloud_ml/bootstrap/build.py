@@ -28,7 +28,7 @@ from cloud_ml.environments.catalog import Catalog
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.gateway import counts
 from cloud_ml.gateway.link import GatewayLink
-from cloud_ml.models.storage import ServerInfo
+from cloud_ml.models.server import ServerInfo
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.observability.metrics import Metrics
 from cloud_ml.sealing import KeyFile

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 
 if TYPE_CHECKING:
-    from cloud_ml.models.service import Service
+    from cloud_ml.models.services.service import Service
 
 _LOOK = "Look at its log: cloudml jobs logs {name} -n 50"
 _LOOK_AT_TASK = (

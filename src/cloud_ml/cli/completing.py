@@ -98,7 +98,7 @@ def names_of(
 
 def algorithm_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The algorithms of studies."""
-    from cloud_ml.models.study import ALGORITHMS
+    from cloud_ml.models.studies.study import ALGORITHMS
 
     return [name for name in ALGORITHMS if name.startswith(incomplete)]
 

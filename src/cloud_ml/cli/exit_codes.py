@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 
 JOB_FAILED = 3
 """The job failed, and there is no exit code of its code to pass on: it never started, or its

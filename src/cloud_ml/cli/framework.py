@@ -14,7 +14,7 @@ from cloud_ml.cli.session import Session, pass_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cloud_ml.models.framework import Runtime
+    from cloud_ml.models.jobs.framework import Runtime
 
 _NAME = click.argument("name", metavar="NAME", shell_complete=framework_names)
 _VERSION = click.argument("version", required=False)

@@ -16,8 +16,8 @@ from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
-    from cloud_ml.models.metrics import MetricSeries
-    from cloud_ml.models.run import Run
+    from cloud_ml.models.tracking.metrics import MetricSeries
+    from cloud_ml.models.tracking.run import Run
 
 Rows = Iterable[Sequence[Any]]
 Writer = Callable[[IO[bytes], Sequence[Column], Rows], int]

@@ -21,8 +21,8 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound
 
 if TYPE_CHECKING:
-    from cloud_ml.models.metrics import MetricPoint, MetricSeries
-    from cloud_ml.models.run import Run, RunExperiment
+    from cloud_ml.models.tracking.metrics import MetricPoint, MetricSeries
+    from cloud_ml.models.tracking.run import Run, RunExperiment
     from cloud_ml.sdk.jobs.handles import JobHandle
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+\*?")

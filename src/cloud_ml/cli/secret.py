@@ -26,7 +26,7 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
-    from cloud_ml.models.secret import Secret
+    from cloud_ml.models.secrets.secret import Secret
 
 _LARGEST_FILE = 16 * 2**20
 _SOURCES = "Give the value in a file, as standard input (-), or type it when you are asked."

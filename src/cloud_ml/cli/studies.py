@@ -30,7 +30,7 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.study_documents import changes_of, study_of
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import check_name
-from cloud_ml.models.study import (
+from cloud_ml.models.studies.study import (
     STUDIES,
     NewStudy,
     Study,
@@ -467,7 +467,7 @@ def _send(session: Session, new: NewStudy) -> Study:
     """Submit a study. What is wrong with it is named by its field."""
     from cloud_ml.cli.jobs.sending import sending, with_recipe_of_code
     from cloud_ml.models import codec
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
     check_name("name", new.name)
     uri = new.job.get("trainer_uri")

@@ -19,7 +19,7 @@ from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.numbers import Number, WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.study_documents import study_of
-from cloud_ml.models.study import STUDIES, Study, objectives_of
+from cloud_ml.models.studies.study import STUDIES, Study, objectives_of
 
 _LONGEST_NAME = 40
 

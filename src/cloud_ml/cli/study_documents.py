@@ -12,7 +12,7 @@ from cloud_ml.cli.display.output import note
 from cloud_ml.cli.resource_group import json_or_text, read_document
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.study import NewStudy
 
 _JOB = (
     "module_name",
@@ -111,8 +111,8 @@ def _fields(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _document(file: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a study in a file of ours, of the original client, or of Katib."""
-    from cloud_ml.models.hp_documents import is_hp_document, read_hp_document
-    from cloud_ml.models.katib import is_experiment, read_experiment
+    from cloud_ml.models.studies.hp_documents import is_hp_document, read_hp_document
+    from cloud_ml.models.studies.katib import is_experiment, read_experiment
 
     document = read_document(file)
     if is_hp_document(document):

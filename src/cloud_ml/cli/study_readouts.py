@@ -15,8 +15,9 @@ from cloud_ml.cli.display.text_plots import bar_of, plots_of
 from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import Conflict, Unavailable
-from cloud_ml.models.pareto import hypervolume
-from cloud_ml.models.study import (
+from cloud_ml.models.studies.pareto import hypervolume
+from cloud_ml.models.studies.readouts import ParameterImportance, StudyImportance
+from cloud_ml.models.studies.study import (
     STUDIES,
     Study,
     Trial,
@@ -25,7 +26,6 @@ from cloud_ml.models.study import (
     shown_value,
     values_of,
 )
-from cloud_ml.models.study_readouts import ParameterImportance, StudyImportance
 
 _OBJECTIVE = click.option(
     "--objective", metavar="METRIC", help="Of this objective; of the first by default."

@@ -13,7 +13,7 @@ from cloud_ml.cli.numbers import WholeNumber
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.resource_group import resource_group
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.models.tensorboard import TENSORBOARDS, NewTensorBoard, OpenedTensorBoard
+from cloud_ml.models.tracking.tensorboard import TENSORBOARDS, NewTensorBoard, OpenedTensorBoard
 
 tensorboards = resource_group(TENSORBOARDS)
 

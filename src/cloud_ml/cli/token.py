@@ -22,7 +22,7 @@ from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from cloud_ml.models.access_tokens import AccessToken
+    from cloud_ml.models.admin.access_tokens import AccessToken
 
 _LONG_S = 365 * 24 * 3600
 _POWERFUL = ("keys:write", "users:write", "orgs:write", "tokens:write")

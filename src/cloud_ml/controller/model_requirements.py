@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cloud_ml.controller.pickled_modules import MOST_BYTES, pickled_modules
 from cloud_ml.models.common import ObjectUri
-from cloud_ml.models.model_files import (
+from cloud_ml.models.services.model_files import (
     BEGINNING_BYTES,
     TEXT_MODELS,
     begins_as_model,

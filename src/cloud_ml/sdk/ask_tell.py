@@ -23,8 +23,14 @@ from typing import Any, TypeVar
 
 from cloud_ml.errors import TransportError, TryAgain
 from cloud_ml.models import codec
-from cloud_ml.models.ask_tell import AskedTrial, AskTrial, ReportTrial, TellTrial, TrialAdvice
-from cloud_ml.models.study import STUDIES, Study, Trial
+from cloud_ml.models.studies.ask_tell import (
+    AskedTrial,
+    AskTrial,
+    ReportTrial,
+    TellTrial,
+    TrialAdvice,
+)
+from cloud_ml.models.studies.study import STUDIES, Study, Trial
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.messages import Request, json_request, segment
 from cloud_ml.sdk.timeouts import PATIENCE

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, Endpoint, parse_endpoint
 
 _HINT = (

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.run import (
+from cloud_ml.models.tracking.run import (
     ExperimentChange,
     ExperimentPage,
     RunExperiment,

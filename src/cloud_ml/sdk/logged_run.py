@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
-from cloud_ml.models.metrics import LoggedValue
+from cloud_ml.models.tracking.metrics import LoggedValue
 
 if TYPE_CHECKING:
     from cloud_ml.sdk.runs import Runs

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.job import JobEvent, JobEvents
+from cloud_ml.models.jobs.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.failures import AlreadyDeleted

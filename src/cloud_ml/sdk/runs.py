@@ -12,9 +12,9 @@ from typing import Any
 
 from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.comparison import RunComparison
-from cloud_ml.models.comparison import with_numbers as comparison_with_numbers
-from cloud_ml.models.metrics import (
+from cloud_ml.models.tracking.comparison import RunComparison
+from cloud_ml.models.tracking.comparison import with_numbers as comparison_with_numbers
+from cloud_ml.models.tracking.metrics import (
     JobSeries,
     LoggedValue,
     MetricPoint,
@@ -23,8 +23,8 @@ from cloud_ml.models.metrics import (
     read_points,
     to_wire,
 )
-from cloud_ml.models.metrics import with_numbers as series_with_numbers
-from cloud_ml.models.run import (
+from cloud_ml.models.tracking.metrics import with_numbers as series_with_numbers
+from cloud_ml.models.tracking.run import (
     Run,
     RunChange,
     RunExperiment,

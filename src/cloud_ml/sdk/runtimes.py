@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from cloud_ml.models import codec
-from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
+from cloud_ml.models.jobs.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.pieces import document_of
 from cloud_ml.sdk.transport import Transport

@@ -7,7 +7,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from cloud_ml.models.secret import Secret, SecretPage
+from cloud_ml.models.secrets.secret import Secret, SecretPage
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 from cloud_ml.sdk.transport import Transport

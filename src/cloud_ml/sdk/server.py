@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from cloud_ml.models.framework import PreparationLine, Runtime
-    from cloud_ml.models.storage import ServerInfo, WhoAmI
+    from cloud_ml.models.jobs.framework import PreparationLine, Runtime
+    from cloud_ml.models.server import ServerInfo, WhoAmI
     from cloud_ml.sdk.runtimes import RuntimeCalls
     from cloud_ml.sdk.transport import Transport
 
@@ -28,13 +28,13 @@ class ServerCalls:
 
     def whoami(self) -> WhoAmI:
         """Whom the server takes the caller for."""
-        from cloud_ml.models.storage import WhoAmI
+        from cloud_ml.models.server import WhoAmI
 
         return self._get("whoami", WhoAmI)
 
     def server_info(self) -> ServerInfo:
         """The server's version, and what its machine gives to jobs."""
-        from cloud_ml.models.storage import ServerInfo
+        from cloud_ml.models.server import ServerInfo
 
         return self._get("server", ServerInfo)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cloud_ml.models.job import JobEvent
-from cloud_ml.models.study import Study, Trial
+from cloud_ml.models.jobs.job import JobEvent
+from cloud_ml.models.studies.study import Study, Trial
 from cloud_ml.sdk.studies import Studies
 
 

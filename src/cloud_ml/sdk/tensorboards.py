@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 
-from cloud_ml.models.tensorboard import (
+from cloud_ml.models.tracking.tensorboard import (
     TENSORBOARDS,
     NewTensorBoard,
     OpenedTensorBoard,

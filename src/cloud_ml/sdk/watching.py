@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing
 from typing import TypeVar
 
 from cloud_ml.errors import StartAgain, TooMany, TransportError, TryAgain
-from cloud_ml.models.job import JobChange, JobEvent
+from cloud_ml.models.jobs.job import JobChange, JobEvent
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.pieces import EventReader, document_of
 from cloud_ml.sdk.retries import RetryPolicy

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 from cloud_ml.settings.applications import ApplicationSettings
 from cloud_ml.settings.gateway import GatewaySettings
 from cloud_ml.settings.jobs import EngineSettings, EnvironmentSettings, TrainerSettings

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from cloud_ml.models import common
-from cloud_ml.models.quota import limit_of
+from cloud_ml.models.admin.quota import limit_of
 from cloud_ml.settings import reachable
 from cloud_ml.settings.all_settings import Settings
 from cloud_ml.settings.application_names import check_applications

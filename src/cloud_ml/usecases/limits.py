@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloud_ml.domain.quotas import QUOTA, Limits, QuotaSpec, resolve
 from cloud_ml.domain.tenancy import SYSTEM
-from cloud_ml.models.quota import limit_of
+from cloud_ml.models.admin.quota import limit_of
 from cloud_ml.settings import QuotaSettings
 from cloud_ml.state.base import StateStore
 

@@ -11,20 +11,20 @@ from typing import Any, Protocol
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.secret import (
+from cloud_ml.models.secrets.arguments import Arguments, flags_with_masks, masked_flags, variable_of
+from cloud_ml.models.secrets.commands import (
+    Command,
+    command_flags_with_masks,
+    mask_command,
+    masked_command_flags,
+)
+from cloud_ml.models.secrets.secret import (
     MASK,
     has_mask,
     mask_variables,
     masked_names,
     masked_value,
     store_as_secret,
-)
-from cloud_ml.models.secret_arguments import Arguments, flags_with_masks, masked_flags, variable_of
-from cloud_ml.models.secret_commands import (
-    Command,
-    command_flags_with_masks,
-    mask_command,
-    masked_command_flags,
 )
 
 _MOST_NAMES = 5

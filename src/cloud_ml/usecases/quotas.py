@@ -23,7 +23,8 @@ from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import SYSTEM, Operation, StandingStatus
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
-from cloud_ml.models import common, quota
+from cloud_ml.models import common
+from cloud_ml.models.admin import quota
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.rules import with_change
 from cloud_ml.usecases import usage

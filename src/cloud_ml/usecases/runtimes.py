@@ -9,7 +9,7 @@ from cloud_ml.engines.abilities import Runtimes, RuntimeState
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.framework import PreparationLine, Runtime
+from cloud_ml.models.jobs.framework import PreparationLine, Runtime
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit

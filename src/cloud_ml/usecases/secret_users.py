@@ -10,7 +10,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.workloads.phases import UNFINISHED
-from cloud_ml.models.secret import uses_of
+from cloud_ml.models.secrets.secret import uses_of
 from cloud_ml.state.base import StateStore
 
 _MOST_NAMED = 20

@@ -23,7 +23,7 @@ from cloud_ml.errors import (
     Unavailable,
 )
 from cloud_ml.models import common
-from cloud_ml.models.secret import (
+from cloud_ml.models.secrets.secret import (
     LONGEST_VARIABLE_BYTES,
     READY,
     UNREADABLE,

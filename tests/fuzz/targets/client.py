@@ -12,7 +12,7 @@ from cloud_ml.cli.display import yamls
 from cloud_ml.cli.display.installing import Installing
 from cloud_ml.cli.jobs import env_files, jobfile
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
-from cloud_ml.models.ignoring import IgnoreRules
+from cloud_ml.models.paths.ignoring import IgnoreRules
 from cloud_ml.sdk import config, failures, pieces, watching
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.jobs import output_paths
@@ -135,8 +135,8 @@ def job_file(data: bytes) -> None:
 
 
 @target(
-    "models.ignoring",
-    "models.wildcards",
+    "models.paths.ignoring",
+    "models.paths.wildcards",
     seeds=["/build/\n*.py[co]\n**/x\na/**/b\0a/b", "[z-a]\0z", "[!]\0!", "!x\0x", "**/" * 20 + "y\0" + "x/" * 40, "*a" * 15 + "\0" + "a" * 60, "[\\]\0\\",
            "[[:alpha:]]\0a", "#x\0#x", "[a-\\d]\0b"],
     words=["**/", "**", "*", "?", "[", "]", "!", "^", "/", "-", "\\", "\n", "#", "&&", "||", "~~", "--"],

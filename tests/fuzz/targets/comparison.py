@@ -19,8 +19,8 @@ from cloud_ml.domain.comparison.inputs import (
 from cloud_ml.domain.jobs.clones import with_arguments
 from cloud_ml.domain.tracking.arguments import parameters_of
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.diff_masks import without_secrets
-from cloud_ml.models.git import check_git, without_credentials
+from cloud_ml.models.jobs.git import check_git, without_credentials
+from cloud_ml.models.secrets.diffs import without_secrets
 from fuzz.harness import target
 
 _COMMIT = "a" * 40
@@ -107,8 +107,8 @@ def arguments_of_a_copy(data: bytes) -> None:
 
 
 @target(
-    "models.git",
-    "models.diff_masks",
+    "models.jobs.git",
+    "models.secrets.diffs",
     seeds=[b"https://mei:hunter2@h/a.git", b"git@h:a/b", b"https://[", b"a:b@c", b"+token = 'x'"],
     words=[b"://", b"@", b":", b"?", b"#", b"[", b"]", b"token=", b"\n+"],
 )

@@ -18,16 +18,19 @@ from cloud_ml.domain.metrics import reports as metric_lines
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.workloads import checkpoints, progress
 from cloud_ml.errors import Damaged, InvalidRequest
-from cloud_ml.models import admin, codec, framework, job, quota, storage, train_job
-from cloud_ml.models.batches import Entry, EntryReader
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models import codec, server
+from cloud_ml.models.admin import accounts, quota
+from cloud_ml.models.jobs import framework, job, train_job
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.storage import objects
+from cloud_ml.models.storage.batches import Entry, EntryReader
 from cloud_ml.state import rules
 from cloud_ml.state.sql import records
 from fuzz.harness import target
 
 KINDS: list[Any] = [
     value
-    for module in (admin, framework, job, quota, storage, train_job)
+    for module in (accounts, framework, job, quota, objects, server, train_job)
     for value in vars(module).values()
     if isinstance(value, type)
     and dataclasses.is_dataclass(value)
@@ -93,7 +96,7 @@ def json_body(data: bytes) -> None:
 
 
 @target(
-    "models.batches",
+    "models.storage.batches",
     seeds=[Entry("a/b", 3, hashlib.sha256(b"abc").hexdigest(), "e").line() + b"abc",
            Entry("a", 0, hashlib.sha256(b"").hexdigest()).line() * 2, Entry("a", error={"code": "x"}).line()],
     words=['"key":', '"size":', '"sha256":', '"error":', "{", "}", "\n", "0" * 64, "1e3", "-1", "true", "9" * 16],
@@ -131,10 +134,10 @@ def object_batch(data: bytes) -> None:
     "models.common",
     "domain.jobs.elastic",
     "domain.jobs.roles",
-    "models.elastic",
-    "models.restart",
-    "models.task_arrays",
-    "models.train_job",
+    "models.jobs.elastic",
+    "models.jobs.restart",
+    "models.jobs.task_arrays",
+    "models.jobs.train_job",
     "state.rules",
     seeds=[json.dumps(JOB), json.dumps({**JOB, **ROLES, "worker_count": None, "worker_spec": None}), json.dumps({**JOB, "array": "0-9:3,12%2", "max_failed": 1, "worker_count": None, "worker_spec": None}), json.dumps({**JOB, **ELASTIC}), json.dumps({**JOB, **RESTART}), json.dumps({**JOB, "job_args": ["a", "b"]}), b'{"job_name":"a","module_name":"b","trainer_uri":"c","cpu_limit":' + HUGE + b"}",
            b'{"job_name":"a","module_name":"b","trainer_uri":"c","wall_time_limit":' + HUGE + b"}"],

@@ -10,10 +10,11 @@ import tempfile
 from pathlib import Path
 
 from cloud_ml.errors import InvalidRequest, Unavailable
-from cloud_ml.models import parameter_file, secret
-from cloud_ml.models import secret_arguments as secret_arguments_module
-from cloud_ml.models import secret_commands as secret_commands_module
+from cloud_ml.models import parameter_file
 from cloud_ml.models.common import is_unicode
+from cloud_ml.models.secrets import arguments as secret_arguments_module
+from cloud_ml.models.secrets import commands as secret_commands_module
+from cloud_ml.models.secrets import secret
 from cloud_ml.sealing import KeyFile
 from fuzz.harness import target, text
 
@@ -25,7 +26,7 @@ _SEALED = _KEY.seal(b"value", "default/db")
 
 
 @target(
-    "models.secret",
+    "models.secrets.secret",
     seeds=[
         "db-password",
         "db=DB_PASSWORD",
@@ -74,7 +75,7 @@ def parameters_of_a_job(data: bytes) -> None:
 
 
 @target(
-    "models.secret_arguments",
+    "models.secrets.arguments",
     seeds=[
         "--password x",
         "--token=a --token b",
@@ -97,7 +98,7 @@ def secret_arguments(data: bytes) -> None:
 
 
 @target(
-    "models.secret_commands",
+    "models.secrets.commands",
     seeds=[
         "export TOKEN=a; curl --token 'b c' x",
         'login --password $PASSWORD && (echo "$(cat token)")',

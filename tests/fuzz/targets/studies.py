@@ -9,8 +9,8 @@ from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.spec import TrialStatus, trial_job
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
-from cloud_ml.models.hp_documents import read_hp_document
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.hp_documents import read_hp_document
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.settings import StudySettings
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.algorithms import suggest
@@ -110,9 +110,9 @@ _EXPERIMENT = (
 
 
 @target(
-    "models.foreign_studies",
-    "models.hp_documents",
-    "models.katib",
+    "models.studies.foreign_studies",
+    "models.studies.hp_documents",
+    "models.studies.katib",
     seeds=[f'{{{_CODE}, "parametertype_configs": [{_CONFIG}]}}', _EXPERIMENT],
     words=['"feasible": ', '"list": ["a"]', '"parameterType": "int"', "${trialParameters.", "Gi", "m", '"sh", "-c", "', "1e999", "9" * 40, "null", "{}", "[]"],
 )  # fmt: skip

@@ -16,7 +16,9 @@ from cloud_ml.cli.jobs import defaults, times
 from cloud_ml.cli.jobs import submit_arguments as typed_words
 from cloud_ml.cli.storage import plan as storage_plan
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.models import common, escaping, quota, suggestions
+from cloud_ml.models import common, suggestions
+from cloud_ml.models.admin import quota
+from cloud_ml.models.paths import escaping
 from cloud_ml.objects.multipart import check_upload_id
 from fuzz.harness import pieces, target, text
 
@@ -37,7 +39,7 @@ CHECKS: list[Callable[[str, Any], Any]] = [
 @target(
     "models.common",
     "models.suggestions",
-    "models.quota",
+    "models.admin.quota",
     "objects.multipart",
     seeds=["linear-1", "trainer.task", "0.5", "100M", "1.5G", "1d12h", "90s", "500m", "2 hours", "My Job", "a/b.py", "١s",
            "9" * 400, "1e400", "0.00K", "99999999999999999999999G", "a" * 64, "\u202eabc", "ﬁle", "K", "1000000d", "unlimited"],
@@ -151,7 +153,7 @@ def module_names(data: bytes) -> None:
 
 
 @target(
-    "models.escaping",
+    "models.paths.escaping",
     seeds=["bad\\xff", "a\\\\b", "new\\nline", "\\u202e", "\\U000e0001", "\\", "\\ud800"],
     words=["\\", "x", "u", "U", "ff", "0000", "\x85"],
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cloud_ml.models.quota import LimitsChange
+from cloud_ml.models.admin.quota import LimitsChange
 from support.server import RealServer, serving
 from support.services import Asked, running
 from support.serving import save_linear

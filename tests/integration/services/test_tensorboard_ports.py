@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from cloud_ml.engines.local.isolation.sandbox import find_bwrap
-from cloud_ml.models.tensorboard import NewTensorBoard
+from cloud_ml.models.tracking.tensorboard import NewTensorBoard
 from support.browser import FETCH, Browser
 from support.event_files import TUNED
 from support.gateway_process import free_port

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.tensorboard import NewTensorBoard
+from cloud_ml.models.tracking.tensorboard import NewTensorBoard
 from support.browser import FETCH, Browser
 from support.event_files import TUNED
 from support.gateway_process import free_port

@@ -17,7 +17,7 @@ import pytest
 from cloud_ml.aio import AsyncCloudMlClient
 from cloud_ml.aio.storage.client import AsyncStorage
 from cloud_ml.errors import TransportError, WaitTimedOut
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.storage.transfers import Transfers
 from support.fake_api import FakeApi, make_job
 from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, serving

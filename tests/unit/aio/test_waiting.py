@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.aio.jobs import handles as awaiting
 from cloud_ml.errors import Conflict, NotFound, TransportError, Unavailable, WaitTimedOut
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 from cloud_ml.sdk.jobs import handles as blocking
 from cloud_ml.sdk.timeouts import PATIENCE
 from support.fake_api import make_job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.errors import NotFound
-from cloud_ml.models.batches import Entry, EntryReader
+from cloud_ml.models.storage.batches import Entry, EntryReader
 from cloud_ml.settings import StorageSettings
 from support.platform import Caller, Served
 

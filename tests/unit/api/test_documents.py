@@ -12,7 +12,7 @@ from cloud_ml.api import documents
 from cloud_ml.domain.tracking.runs import RunState
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import is_unicode
-from cloud_ml.models.storage import WhoAmI
+from cloud_ml.models.server import WhoAmI
 
 
 @pytest.mark.parametrize(

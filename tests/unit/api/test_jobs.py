@@ -11,8 +11,8 @@ from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import RequestedRestart
 from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobEvents, JobPage
-from cloud_ml.models.recipes import RECIPE_NAMES
+from cloud_ml.models.jobs.job import Job, JobEvents, JobPage
+from cloud_ml.models.jobs.recipes import RECIPE_NAMES
 from support.platform import Served
 
 pytestmark = pytest.mark.anyio

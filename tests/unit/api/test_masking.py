@@ -11,7 +11,7 @@ import pytest
 from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.services.kind import MODEL_SERVICE
-from cloud_ml.models.secret import MASK, looks_secret
+from cloud_ml.models.secrets.secret import MASK, looks_secret
 from support.platform import TRAINER, Caller, Served
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 from cloud_ml.engines.abilities import RuntimeState
 from cloud_ml.errors import Unavailable
 from cloud_ml.models import codec
-from cloud_ml.models.framework import PreparationLine, RuntimePage
+from cloud_ml.models.jobs.framework import PreparationLine, RuntimePage
 from support.platform import Served
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import pytest
 
 from cloud_ml.errors import OutOfSpace
 from cloud_ml.models import codec
-from cloud_ml.models.storage import ServerInfo, WhoAmI
+from cloud_ml.models.server import ServerInfo, WhoAmI
 from support.platform import FewFrameworks, Served
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 from cloud_ml.auth import signature
 from cloud_ml.errors import OutOfSpace
 from cloud_ml.models import codec
-from cloud_ml.models.storage import BucketPage, ObjectPage, StoredObject
+from cloud_ml.models.storage.objects import BucketPage, ObjectPage, StoredObject
 from support.platform import Served
 
 pytestmark = pytest.mark.anyio

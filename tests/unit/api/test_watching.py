@@ -17,7 +17,7 @@ from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.settings import ApiSettings, KeySettings
 from cloud_ml.usecases import feed
 from support.listening import listening

@@ -18,8 +18,8 @@ from cloud_ml.api.routes import runs
 from cloud_ml.domain.tracking.runs import RUN
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import NotFound
-from cloud_ml.models.metrics import LoggedValue
-from cloud_ml.models.run import Run
+from cloud_ml.models.tracking.metrics import LoggedValue
+from cloud_ml.models.tracking.run import Run
 from support.listening import listening
 from support.platform import Caller, Served
 from support.server_events import events

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from cloud_ml.models.framework import PreparationLine, Runtime
+from cloud_ml.models.jobs.framework import PreparationLine, Runtime
 from support.fake_api import FakeApi
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import shlex
 from datetime import UTC, datetime
 
 from cloud_ml.cli.jobs.outputs import remarks
-from cloud_ml.models.job import JobOutputs
-from cloud_ml.models.outputs import OutputFile
+from cloud_ml.models.jobs.job import JobOutputs
+from cloud_ml.models.jobs.outputs import OutputFile
 from support.fake_api import make_job
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

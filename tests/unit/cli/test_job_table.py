@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cloud_ml.cli.jobs.table import HEADER, WIDE_HEADER, rows
-from cloud_ml.models.job import JobDetails, JobSummary
+from cloud_ml.models.jobs.job import JobDetails, JobSummary
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

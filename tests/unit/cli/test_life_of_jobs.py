@@ -12,10 +12,10 @@ import pytest
 
 from cloud_ml.cli.jobs import group as jobs
 from cloud_ml.domain.jobs.spec import from_wire
-from cloud_ml.models.checkpoints import JobCheckpoint
-from cloud_ml.models.job import JobRecoveries, JobRecovery, JobTask
-from cloud_ml.models.outputs import JobOutputs
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.checkpoints import JobCheckpoint
+from cloud_ml.models.jobs.job import JobRecoveries, JobRecovery, JobTask
+from cloud_ml.models.jobs.outputs import JobOutputs
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.fake_api import START, FakeApi, make_job
 from support.fake_server import FakeServer
 from support.pages import ROOT

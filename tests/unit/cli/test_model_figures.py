@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.cli.models import deploying
 from cloud_ml.cli.models.figures import replica_state, service_line
-from cloud_ml.models.service import Replica, Service
+from cloud_ml.models.services.service import Replica, Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

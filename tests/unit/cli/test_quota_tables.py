@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.cli.quota.tables import show
-from cloud_ml.models.quota import OrgQuota
+from cloud_ml.models.admin.quota import OrgQuota
 
 
 @pytest.mark.parametrize(

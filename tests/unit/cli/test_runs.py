@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.models.metrics import MetricPoint, MetricSeries, SummaryTag, to_wire
+from cloud_ml.models.tracking.metrics import MetricPoint, MetricSeries, SummaryTag, to_wire
 from support.fake_api import FakeApi, make_job
 
 if TYPE_CHECKING:

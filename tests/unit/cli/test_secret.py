@@ -11,7 +11,7 @@ import pytest
 
 from cloud_ml.cli import secret as commands
 from cloud_ml.cli.session import Session
-from cloud_ml.models.secret import Secret
+from cloud_ml.models.secrets.secret import Secret
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run

@@ -18,7 +18,7 @@ from cloud_ml.cli.jobs import task_table
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Forbidden
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobChange, JobProgress, JobTask, JobTasks, JobTaskState
+from cloud_ml.models.jobs.job import Job, JobChange, JobProgress, JobTask, JobTasks, JobTaskState
 from support.fake_api import START, make_job
 from support.fake_server import ACCESS_KEY, SECRET_KEY, Reply, Seen, json_reply, refusal, serving
 

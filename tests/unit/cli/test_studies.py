@@ -10,7 +10,7 @@ import pytest
 
 from cloud_ml.cli.studies import submit
 from cloud_ml.cli.study_documents import changes_of, study_of
-from cloud_ml.models.study import shown_parameters
+from cloud_ml.models.studies.study import shown_parameters
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run

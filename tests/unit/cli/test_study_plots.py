@@ -15,13 +15,13 @@ import pytest
 from cloud_ml.cli.display import study_images, study_plots
 from cloud_ml.cli.display.study_values import KINDS, DrawnStudy, drawn_study
 from cloud_ml.cli.display.text_plots import history_lines, plots_of
-from cloud_ml.models.study import Study, Trial
-from cloud_ml.models.study_readouts import (
+from cloud_ml.models.studies.readouts import (
     ParameterImportance,
     StudyCurves,
     StudyImportance,
     TrialCurve,
 )
+from cloud_ml.models.studies.study import Study, Trial
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run

@@ -12,7 +12,7 @@ import pytest
 
 from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.jobs.submit_arguments import read_pairs, with_words
-from cloud_ml.models.job import Job, JobEvent
+from cloud_ml.models.jobs.job import Job, JobEvent
 from cloud_ml.sdk import transport
 from cloud_ml.sdk.retries import RetryPolicy
 from support.fake_api import FakeApi

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.models.access_tokens import AccessToken, CreatedAccessToken
+from cloud_ml.models.admin.access_tokens import AccessToken, CreatedAccessToken
 from cloud_ml.sdk.admin.access_tokens import AccessTokens
 
 if TYPE_CHECKING:

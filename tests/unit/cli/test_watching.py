@@ -10,7 +10,7 @@ import pytest
 
 from cloud_ml.cli.display.watching import conclude, verdict
 from cloud_ml.errors import Unavailable
-from cloud_ml.models.job import JobEvent, JobOutputs
+from cloud_ml.models.jobs.job import JobEvent, JobOutputs
 from support.fake_api import make_job
 
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,7 +22,7 @@ from cloud_ml.domain.services.spec import ReplicaSpec
 from cloud_ml.domain.workloads.phases import UNFINISHED, Phase, WorkloadStatus
 from cloud_ml.engines.base import Capacity
 from cloud_ml.engines.fake import FakeEngine
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.offload import Offload

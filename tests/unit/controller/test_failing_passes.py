@@ -18,7 +18,7 @@ from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.gang import GangKey
 from cloud_ml.errors import InvalidRequest, NotFound, Unavailable
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.usecases.clock import system_clock
 from support.controller_world import World

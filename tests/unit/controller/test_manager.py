@@ -21,7 +21,7 @@ from cloud_ml.engines.base import JobPaths
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.engines.gang import GangKey, TrainerSource
 from cloud_ml.errors import Unavailable
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.base import Page
 from support.controller_world import World
 

@@ -15,7 +15,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.engines.gang import GangKey
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.settings.metrics import MetricSettings
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock

@@ -19,9 +19,9 @@ from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services.spec import Release, replica
 from cloud_ml.domain.workloads.phases import WorkloadStatus
-from cloud_ml.models import model_files
 from cloud_ml.models.common import parse_object_uri
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services import model_files
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.serving.versions import single_model
 from support.controller_world import World

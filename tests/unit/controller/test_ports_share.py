@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.domain.services.kind import MODEL_SERVICE
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.settings import GatewaySettings
 from support.controller_world import World
 from support.faulty import Faults

@@ -16,7 +16,7 @@ from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.routes import Route
 from cloud_ml.domain.services.status import ServiceStatus
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from support.replica_sockets import backend
 
 pytestmark = pytest.mark.anyio

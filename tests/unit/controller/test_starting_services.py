@@ -10,7 +10,7 @@ import pytest
 
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from support.controller_world import World
 from support.faulty import Faults
 

@@ -22,7 +22,7 @@ from cloud_ml.domain.studies.spec import (
 )
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.errors import Unavailable
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.tuning.base import Problem
 from cloud_ml.tuning.tuner import Tuner
 

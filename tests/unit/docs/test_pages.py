@@ -19,7 +19,7 @@ from cloud_ml.cli.jobs.submit import with_words
 from cloud_ml.cli.main import cli
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.models import codec
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.pages import PAGES, ROOT, Block, anchors, blocks, commands, links, spans
 
 SOURCES = [

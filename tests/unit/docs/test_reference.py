@@ -21,8 +21,8 @@ from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.errors import CloudMlError
-from cloud_ml.models.study import NewStudy, StudyExtension, Trial
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.studies.study import NewStudy, StudyExtension, Trial
 from cloud_ml.tuning import algorithms
 from support.pages import PAGES, ROOT
 

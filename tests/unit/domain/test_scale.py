@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.scale import Policy, Sample, decide_count, policy_of, replicas_of
 from cloud_ml.domain.services.status import ServiceStatus
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 
 POLICY = Policy(normal=2, most=8, target=4.0, down_s=60.0)
 

@@ -14,8 +14,8 @@ from cloud_ml.domain.services import spec as services
 from cloud_ml.domain.spec_changes import describe_change
 from cloud_ml.domain.tenancy import AccessKeySpec, Role, UserSpec
 from cloud_ml.domain.workloads.spec import Desired, change_workload
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.services.model_service import ModelService
 
 KEY = AccessKeySpec("red", "ann", "the secret")
 JOB = from_wire(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cloud_ml.models import codec
-from cloud_ml.models.checkpoints import CheckpointPolicy
-from cloud_ml.models.restart import Restart, RestartRule
-from cloud_ml.models.study import NewStudy
-from cloud_ml.models.train_job import RoleSpec, TrainJob
+from cloud_ml.models.jobs.checkpoints import CheckpointPolicy
+from cloud_ml.models.jobs.restart import Restart, RestartRule
+from cloud_ml.models.jobs.train_job import RoleSpec, TrainJob
+from cloud_ml.models.studies.study import NewStudy
 
 
 def test_fields_at_their_default_are_left_out() -> None:

@@ -10,8 +10,8 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.services.model_service import ModelService
 
 
 def train_job(trainer: Any = "slow.py", **fields: Any) -> TrainJob:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, WaitTimedOut
 from cloud_ml.models import codec
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.fake_api import FakeApi, make_job
 from support.fake_server import FakeServer, Reply, Seen, json_reply, refusal
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.diff_masks import without_secrets
-from cloud_ml.models.git import LARGEST_DIFF, check_git, without_credentials
+from cloud_ml.models.jobs.git import LARGEST_DIFF, check_git, without_credentials
+from cloud_ml.models.secrets.diffs import without_secrets
 from cloud_ml.sdk.trainers.git_facts import git_facts
 
 

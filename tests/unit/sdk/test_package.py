@@ -6,7 +6,7 @@ import pytest
 
 import cloud_ml
 from cloud_ml import AsyncCloudMlClient, CloudMlClient, ModelService, TrainJob
-from cloud_ml.models.train_job import TrainJob as Original
+from cloud_ml.models.jobs.train_job import TrainJob as Original
 
 
 def test_the_names_of_the_sdk_are_in_the_package() -> None:

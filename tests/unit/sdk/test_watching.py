@@ -10,7 +10,7 @@ import pytest
 
 from cloud_ml.errors import Forbidden, StartAgain, TransportError
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobChange, JobEvent
+from cloud_ml.models.jobs.job import Job, JobChange, JobEvent
 from cloud_ml.sdk.pieces import EventReader, ServerEvent
 from cloud_ml.sdk.retries import RetryPolicy
 from cloud_ml.sdk.watching import follow_changes, follow_events

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cloud_ml.models import metric_patterns
+from cloud_ml.models.jobs import metric_patterns
 from cloud_ml.tracking import log_patterns
 from cloud_ml.tracking.log_patterns import (
     LONGEST_LINE,

@@ -23,8 +23,8 @@ from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.samplers import SAMPLERS
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
-from cloud_ml.models.study import ALGORITHMS
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.studies.study import ALGORITHMS
 from cloud_ml.tuning.algorithms import (
     LEARNING_FROM_OTHERS,
     LIGHT,

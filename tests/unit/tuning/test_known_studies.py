@@ -21,7 +21,7 @@ from cloud_ml.domain.studies.spec import (
     TrialState,
     TrialStatus,
 )
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.tuning.base import Problem, problem_of
 from cloud_ml.tuning.history import Histories
 from cloud_ml.tuning.known_studies import MOST_STUDIES, ReceivedStudies, SentStudies

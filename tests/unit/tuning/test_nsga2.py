@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cloud_ml.domain.studies.space import parse_space
-from cloud_ml.models.pareto import front_of
+from cloud_ml.models.studies.pareto import front_of
 from cloud_ml.tuning import chance
 from cloud_ml.tuning.base import Observation, Outcome, Problem, document_of, problem_from
 from cloud_ml.tuning.known_studies import ReceivedStudies

@@ -11,7 +11,7 @@ from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, QuotaExceeded
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases.jobs.admission import (
     TaskLimits,
     check_offered,

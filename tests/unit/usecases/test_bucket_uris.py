@@ -9,8 +9,8 @@ import pytest
 
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.services.model_service import ModelService
 from support.platform import TRAINER, Served
 
 BIG = Capacity(64_000, 2**40)

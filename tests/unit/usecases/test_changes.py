@@ -8,7 +8,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import Unavailable
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases.changes import ChangeHub
 from support.platform import TRAINER, Served
 

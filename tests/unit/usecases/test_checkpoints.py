@@ -14,7 +14,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import Conflict, InvalidRequest
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from support.platform import TRAINER, Served

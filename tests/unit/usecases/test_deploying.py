@@ -11,7 +11,7 @@ from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.services.releases import change_fields
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases.models.deploying import Deployments, service_of
 from support.platform import TRAINER, Served
 

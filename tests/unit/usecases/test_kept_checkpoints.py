@@ -16,7 +16,7 @@ from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint, is_referred, 
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, StaleRevision
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.objects.local.store import LocalObjectStore
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.usecases.models.lineage import Lineage
 from support.platform import Served
 

@@ -9,7 +9,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases.jobs.logs import Selection
 from support.platform import TRAINER, Served
 

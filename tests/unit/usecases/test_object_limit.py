@@ -12,8 +12,8 @@ import pytest
 
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.errors import OutOfSpace, QuotaExceeded
-from cloud_ml.models import admin
-from cloud_ml.models.storage import BeginUpload
+from cloud_ml.models.admin import accounts
+from cloud_ml.models.storage.objects import BeginUpload
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.memory import MemoryStateStore
@@ -151,9 +151,9 @@ def test_users_without_end(place: Place) -> None:
     owner = place.identities.create_key(place.one, "olga", role=Role.OWNER)
     users = Users(place.store, place.identities, system_clock, most=3)
     for name in ("first", "second"):
-        users.create(owner, admin.NewUser(name=name, role="viewer"))
+        users.create(owner, accounts.NewUser(name=name, role="viewer"))
     with pytest.raises(QuotaExceeded, match="one has 3 users") as refused:
-        users.create(owner, admin.NewUser(name="third", role="viewer"))
+        users.create(owner, accounts.NewUser(name="third", role="viewer"))
     assert "keys.users_per_org" in str(refused.value.allowed)
 
 

@@ -15,7 +15,7 @@ from cloud_ml.engines.abilities import WorkingDirectory
 from cloud_ml.engines.base import Capacity
 from cloud_ml.engines.local.files import job_files
 from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, QuotaExceeded, Unavailable
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.objects.base import ObjectWriter
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings

@@ -23,7 +23,7 @@ from cloud_ml.domain.tracking.runs import (
     TrackingLimits,
 )
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from cloud_ml.usecases.clock import system_clock

@@ -13,9 +13,9 @@ from cloud_ml.domain.services.status import FailedRelease, ServicePhase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, CloudMlError, QuotaExceeded
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.service import ServiceUpdate
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import ServiceUpdate
 from cloud_ml.usecases import usage
 from cloud_ml.usecases.models.deploying import Deployments
 from cloud_ml.usecases.models.model_services import ModelServices

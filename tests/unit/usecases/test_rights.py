@@ -12,7 +12,7 @@ import pytest
 
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, USER, Role
 from cloud_ml.errors import Conflict, Unavailable
-from cloud_ml.models import admin
+from cloud_ml.models.admin import accounts
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import KeySettings
 from cloud_ml.state.memory import MemoryStateStore
@@ -53,17 +53,17 @@ class OneServer:
 WAYS: dict[str, Callable[[OneServer, Identity, Identity], object]] = {
     "remove": lambda server, by, whom: server.users.delete(by, whom.user, whom.org),
     "demote": lambda server, by, whom: server.users.change(
-        by, whom.user, admin.UserChange(role="member"), whom.org
+        by, whom.user, accounts.UserChange(role="member"), whom.org
     ),
     "disable": lambda server, by, whom: server.users.change(
-        by, whom.user, admin.UserChange(enabled=False), whom.org
+        by, whom.user, accounts.UserChange(enabled=False), whom.org
     ),
     "revoke": lambda server, by, whom: server.keys.revoke(by, whom.access_key),
     "disable the key": lambda server, by, whom: server.keys.change(
-        by, whom.access_key, admin.KeyChange(enabled=False)
+        by, whom.access_key, accounts.KeyChange(enabled=False)
     ),
     "disable the organisation": lambda server, by, whom: server.organisations.change(
-        by, whom.org, admin.OrganisationChange(enabled=False)
+        by, whom.org, accounts.OrganisationChange(enabled=False)
     ),
 }
 
@@ -162,7 +162,7 @@ def test_an_answer_that_was_on_its_way_is_not_kept(monkeypatch: pytest.MonkeyPat
         found = find(kind, org, name)  # type: ignore[arg-type]
         if kind is ACCESS_KEY:
             monkeypatch.undo()
-            users.change(boss, "max", admin.UserChange(mail="m@example.com"))
+            users.change(boss, "max", accounts.UserChange(mail="m@example.com"))
             identities.clear()
         return found
 
@@ -177,11 +177,11 @@ def test_a_key_without_a_user_does_not_come_to_life_with_a_namesake() -> None:
     identities = Identities(store, clock)
     users = Users(store, identities, clock)
     boss = identities.create_key(identities.create_organisation("red"), "boss", role=Role.ADMIN)
-    users.create(boss, admin.NewUser(name="max"))
+    users.create(boss, accounts.NewUser(name="max"))
     old = identities.create_key(boss.organisation, "max")
     record = users.find(boss.organisation, "max")
     store.delete(
         USER, record.key.uid, fence=None
     )  # as where a key is made in the moment of the removal
-    users.create(boss, admin.NewUser(name="max", role="owner"))
+    users.create(boss, accounts.NewUser(name="max", role="owner"))
     assert identities.find(old.access_key) is None

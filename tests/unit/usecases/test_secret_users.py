@@ -9,7 +9,7 @@ from unittest.mock import Mock
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.workloads.phases import WorkloadStatus
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.secret_users import users_of

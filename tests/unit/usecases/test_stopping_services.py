@@ -9,7 +9,7 @@ from cloud_ml.domain.services.kind import REPLICA, ServiceRecord, parent_of_repl
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired, change_workload
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from support.platform import Served
 
 NAME = ("m", "v1")

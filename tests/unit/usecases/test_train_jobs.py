@@ -21,8 +21,8 @@ from cloud_ml.errors import (
     QuotaExceeded,
     Unauthenticated,
 )
-from cloud_ml.models.quota import LimitsChange, QuotaChange
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.admin.quota import LimitsChange, QuotaChange
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.jobs.finding import Filters, phases_of
 from support.platform import TRAINER, Served

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.models.access_tokens import AccessToken, AccessTokenPage, CreatedAccessToken
+from cloud_ml.models.admin.access_tokens import AccessToken, AccessTokenPage, CreatedAccessToken
 from cloud_ml.sdk.messages import Request, json_request, segment
 
 T = TypeVar("T")

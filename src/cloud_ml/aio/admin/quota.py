@@ -7,7 +7,13 @@ from typing import Any, TypeVar
 
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
-from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
+from cloud_ml.models.admin.quota import (
+    Application,
+    ApplicationPage,
+    LimitsChange,
+    OrgQuota,
+    QuotaPage,
+)
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 
@@ -42,7 +48,7 @@ class AsyncQuota:
         storage: str | None = None,
         points: str | None = None,
     ) -> OrgQuota:
-        """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts
+        """Set limits, for admins; what is left out stays. See ``models.admin.quota`` for how amounts
         are written.
         """
         kinds = {"train": train, "model": model, "dev": dev, "total": total}

@@ -15,7 +15,7 @@ from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.job import (
+from cloud_ml.models.jobs.job import (
     Job,
     JobChange,
     JobEvent,
@@ -25,23 +25,23 @@ from cloud_ml.models.job import (
     JobSummary,
     JobTasks,
 )
-from cloud_ml.models.metrics import (
+from cloud_ml.models.jobs.outputs import OutputFile, OutputPage
+from cloud_ml.models.tracking.metrics import (
     JobSeries,
     MetricPoint,
     read_points,
     with_numbers,
 )
-from cloud_ml.models.outputs import OutputFile, OutputPage
 from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.jobs.filters import JobFilters
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
 from cloud_ml.sdk.timeouts import QUIET_LOG_S
 
 if TYPE_CHECKING:
-    from cloud_ml.models.checkpoints import JobCheckpoint
-    from cloud_ml.models.job_clone import JobClone
-    from cloud_ml.models.reproduction import Reproduction
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.checkpoints import JobCheckpoint
+    from cloud_ml.models.jobs.clone import JobClone
+    from cloud_ml.models.jobs.reproduction import Reproduction
+    from cloud_ml.models.jobs.train_job import TrainJob
 
 _PATH = "/api/v1/jobs"
 _ALL = JobFilters()
@@ -102,7 +102,7 @@ class AsyncJobCalls:
 
     async def verdict(self, name: str, again: str, query: Mapping[str, Any]) -> Reproduction:
         """Whether a job gave the same when it ran again."""
-        from cloud_ml.models import reproduction
+        from cloud_ml.models.jobs import reproduction
 
         path = f"{_job_path(name)}/reproduce/{segment(again)}"
         document = await self.transport.json(Request("GET", path, query=query))
@@ -157,7 +157,7 @@ class AsyncJobCalls:
 
     async def checkpoints(self, name: str) -> list[JobCheckpoint]:
         """The checkpoints that the job has saved, the oldest first."""
-        from cloud_ml.models.checkpoints import JobCheckpoints
+        from cloud_ml.models.jobs.checkpoints import JobCheckpoints
 
         document = await self.transport.json(Request("GET", f"{_job_path(name)}/checkpoints"))
         return codec.decode(JobCheckpoints, document, ignore_unknown=True).items

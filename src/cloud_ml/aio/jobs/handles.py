@@ -14,10 +14,10 @@ from cloud_ml.aio.jobs.calls import AsyncJobCalls
 from cloud_ml.aio.jobs.follow import follow_log
 from cloud_ml.aio.watching import follow_changes, follow_events
 from cloud_ml.errors import Conflict, NotFound, TransportError, TryAgain, WaitTimedOut
-from cloud_ml.models.checkpoints import JobCheckpoint
-from cloud_ml.models.job import Job, JobEvent, JobStacks, JobTasks
-from cloud_ml.models.metrics import MetricPoint, MetricSeries, SummaryTag
-from cloud_ml.models.outputs import OutputFile
+from cloud_ml.models.jobs.checkpoints import JobCheckpoint
+from cloud_ml.models.jobs.job import Job, JobEvent, JobStacks, JobTasks
+from cloud_ml.models.jobs.outputs import OutputFile
+from cloud_ml.models.tracking.metrics import MetricPoint, MetricSeries, SummaryTag
 from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
 _STARTED = ("Starting", "Running", "Finishing")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from cloud_ml.aio.jobs.handles import AsyncJobHandle
     from cloud_ml.aio.storage.client import AsyncStorage
     from cloud_ml.aio.transport import AsyncTransport
-    from cloud_ml.models.job import Job
-    from cloud_ml.models.reproduction import Reproduction
-    from cloud_ml.models.storage import WhoAmI
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.job import Job
+    from cloud_ml.models.jobs.reproduction import Reproduction
+    from cloud_ml.models.jobs.train_job import TrainJob
+    from cloud_ml.models.server import WhoAmI
     from cloud_ml.sdk.progress import Progress
 
 
@@ -96,7 +96,7 @@ class AsyncJobSubmission:
             InvalidRequest: A field is wrong; names field and value.
             AlreadyExists: The name is taken.
         """
-        from cloud_ml.models.job_clone import JobClone
+        from cloud_ml.models.jobs.clone import JobClone
         from cloud_ml.sdk.jobs.copies import check_code_stays, free_names
 
         check_code_stays(fields)
@@ -219,7 +219,7 @@ async def _with_recipe(job: TrainJob) -> TrainJob:
 
 def _validate(train_job: TrainJob) -> None:
     from cloud_ml.models.fields import check_type
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
     check_type(train_job, TrainJob)
     train_job.validate()

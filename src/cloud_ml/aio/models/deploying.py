@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from cloud_ml.aio.models.services import AsyncServiceCalls
     from cloud_ml.aio.storage.client import AsyncStorage
     from cloud_ml.aio.transport import AsyncTransport
-    from cloud_ml.models.job import JobEvent
-    from cloud_ml.models.model_service import ModelService
-    from cloud_ml.models.service import Service, ServiceChange, ServiceMetrics, ServiceSummary
-    from cloud_ml.models.storage import WhoAmI
+    from cloud_ml.models.jobs.job import JobEvent
+    from cloud_ml.models.server import WhoAmI
+    from cloud_ml.models.services.model_service import ModelService
+    from cloud_ml.models.services.service import (
+        Service,
+        ServiceChange,
+        ServiceMetrics,
+        ServiceSummary,
+    )
     from cloud_ml.sdk.progress import Progress
 
 
@@ -52,7 +57,7 @@ class AsyncModelServices:
                 service.
         """
         from cloud_ml.models.fields import check_type
-        from cloud_ml.models.model_service import ModelService
+        from cloud_ml.models.services.model_service import ModelService
 
         check_type(model_service, ModelService)
         model_service.validate()
@@ -98,7 +103,7 @@ class AsyncModelServices:
                 and watch anew.
         """
         from cloud_ml.aio.watching import follow_stream
-        from cloud_ml.models.service import ServiceChange
+        from cloud_ml.models.services.service import ServiceChange
 
         return follow_stream(self._services.watch, ServiceChange, ("service", "gone"), after=after)
 

@@ -17,8 +17,8 @@ from cloud_ml.aio.models.predicting import AsyncPredictions, Inputs
 from cloud_ml.aio.models.services import AsyncServiceCalls
 from cloud_ml.aio.watching import follow_events
 from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, WaitTimedOut
-from cloud_ml.models.job import FINISHED, JobEvent
-from cloud_ml.models.service import (
+from cloud_ml.models.jobs.job import FINISHED, JobEvent
+from cloud_ml.models.services.service import (
     Service,
     ServiceLineage,
     ServiceMetrics,

@@ -12,9 +12,9 @@ from typing import Any
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
-from cloud_ml.models.job import JobEvent, JobEvents
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.service import (
+from cloud_ml.models.jobs.job import JobEvent, JobEvents
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import (
     Service,
     ServiceLineage,
     ServiceMetrics,

@@ -13,7 +13,7 @@ from cloud_ml.aio.storage.objects import AsyncObjects
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.storage import (
+from cloud_ml.models.storage.objects import (
     BeginUpload,
     CompleteUpload,
     StoredObject,

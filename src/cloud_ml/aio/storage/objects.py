@@ -16,7 +16,7 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import Conflict, NotFound, PreconditionFailed, TransportError
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
-from cloud_ml.models.storage import (
+from cloud_ml.models.storage.objects import (
     Bucket,
     BucketPage,
     BucketUsage,

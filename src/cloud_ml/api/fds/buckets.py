@@ -9,7 +9,7 @@ from cloud_ml.api.fds import shapes
 from cloud_ml.api.fds.asked import Asked
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models import common
-from cloud_ml.models.storage import Bucket
+from cloud_ml.models.storage.objects import Bucket
 
 _USUAL_PAGE = 1000
 

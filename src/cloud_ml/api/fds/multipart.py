@@ -13,7 +13,7 @@ from cloud_ml.api.fds import shapes
 from cloud_ml.api.fds.asked import Asked
 from cloud_ml.errors import Conflict
 from cloud_ml.models import common
-from cloud_ml.models.storage import BeginUpload, CompleteUpload, UploadPart
+from cloud_ml.models.storage.objects import BeginUpload, CompleteUpload, UploadPart
 from cloud_ml.objects.multipart import PARTS
 
 _LIST = "uploadPartResultList"

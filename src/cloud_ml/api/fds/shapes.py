@@ -9,7 +9,7 @@ from datetime import datetime
 from email.utils import format_datetime
 from typing import Any
 
-from cloud_ml.models.storage import Bucket, ObjectPage, StoredObject
+from cloud_ml.models.storage.objects import Bucket, ObjectPage, StoredObject
 from cloud_ml.usecases.access.identities import Identity
 
 

@@ -27,7 +27,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models import common
-from cloud_ml.models.storage import BeginUpload, CompleteUpload, UploadPart
+from cloud_ml.models.storage.objects import BeginUpload, CompleteUpload, UploadPart
 from cloud_ml.objects.multipart import PARTS
 
 UPLOADS = "/mlflow/api/2.0/mlflow-artifacts/mpu"

@@ -12,7 +12,7 @@ from cloud_ml.domain.tracking.artifacts import artifact_uri, model_uri
 from cloud_ml.domain.tracking.models import LoggedModelRecord
 from cloud_ml.domain.tracking.registry import ModelVersion, RegisteredModel
 from cloud_ml.domain.tracking.runs import Experiment, LastValue, RunRow
-from cloud_ml.models.metrics import to_wire
+from cloud_ml.models.tracking.metrics import to_wire
 from cloud_ml.usecases.tracking.runs import RUN_NAME_TAG, LoggedRun
 
 _ACTIVE, _DELETED = "active", "deleted"

@@ -11,7 +11,8 @@ from cloud_ml.api import documents
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.models import admin, codec
+from cloud_ml.models import codec
+from cloud_ml.models.admin import accounts
 from cloud_ml.models.common import check_idempotency_key
 
 router = APIRouter(
@@ -22,29 +23,29 @@ B = TypeVar("B")
 IdempotencyKey = Annotated[str | None, Header(max_length=255)]
 
 
-@router.get("/orgs", responses=answers(admin.OrganisationPage))
+@router.get("/orgs", responses=answers(accounts.OrganisationPage))
 async def list_orgs(here: Here, call: Signed) -> Response:
     """Every organisation, for an admin; for everybody else the own one."""
     return documents.answer(
-        admin.OrganisationPage(items=await here.offload(here.organisations.list, call.caller))
+        accounts.OrganisationPage(items=await here.offload(here.organisations.list, call.caller))
     )
 
 
 @router.post(
     "/orgs",
     status_code=201,
-    responses=answers(admin.Organisation, 201),
-    openapi_extra=body_of(admin.NewOrganisation),
+    responses=answers(accounts.Organisation, 201),
+    openapi_extra=body_of(accounts.NewOrganisation),
 )
 async def create_org(here: Here, call: Signed) -> Response:
     """Make an organisation and its default bucket."""
-    wish = body(admin.NewOrganisation, call)
+    wish = body(accounts.NewOrganisation, call)
     return documents.answer(
         await here.offload(here.organisations.create, call.caller, wish, once=call.once), 201
     )
 
 
-@router.get("/orgs/{org}", responses=answers(admin.Organisation))
+@router.get("/orgs/{org}", responses=answers(accounts.Organisation))
 async def describe_org(here: Here, call: Signed, org: str) -> Response:
     """An organisation by name or number."""
     return documents.answer(await here.offload(here.organisations.describe, call.caller, org))
@@ -52,12 +53,12 @@ async def describe_org(here: Here, call: Signed, org: str) -> Response:
 
 @router.patch(
     "/orgs/{org}",
-    responses=answers(admin.Organisation),
-    openapi_extra=body_of(admin.OrganisationChange),
+    responses=answers(accounts.Organisation),
+    openapi_extra=body_of(accounts.OrganisationChange),
 )
 async def change_org(here: Here, call: Signed, org: str) -> Response:
     """Enable or disable an organisation, or change its mail address or its default bucket."""
-    change = body(admin.OrganisationChange, call)
+    change = body(accounts.OrganisationChange, call)
     return documents.answer(
         await here.change_rights(
             here.organisations.change, call.caller, org, change, once=call.once
@@ -65,7 +66,7 @@ async def change_org(here: Here, call: Signed, org: str) -> Response:
     )
 
 
-@router.delete("/orgs/{org}", responses=answers(admin.Organisation))
+@router.delete("/orgs/{org}", responses=answers(accounts.Organisation))
 async def delete_org(here: Here, call: Signed, org: str) -> Response:
     """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is
     never given again.
@@ -75,46 +76,46 @@ async def delete_org(here: Here, call: Signed, org: str) -> Response:
     )
 
 
-@router.get("/users", responses=answers(admin.UserPage))
+@router.get("/users", responses=answers(accounts.UserPage))
 async def list_users(here: Here, call: Signed, org: str | None = None) -> Response:
     """The users of an organisation, by default the caller's."""
     return documents.answer(
-        admin.UserPage(items=await here.offload(here.users.list, call.caller, org))
+        accounts.UserPage(items=await here.offload(here.users.list, call.caller, org))
     )
 
 
 @router.post(
     "/users",
     status_code=201,
-    responses=answers(admin.User, 201),
-    openapi_extra=body_of(admin.NewUser),
+    responses=answers(accounts.User, 201),
+    openapi_extra=body_of(accounts.NewUser),
 )
 async def create_user(here: Here, call: Signed, org: str | None = None) -> Response:
     """Make a user, who has no key yet."""
-    wish = body(admin.NewUser, call)
+    wish = body(accounts.NewUser, call)
     return documents.answer(
         await here.offload(here.users.create, call.caller, wish, org, once=call.once), 201
     )
 
 
-@router.get("/users/{user}", responses=answers(admin.User))
+@router.get("/users/{user}", responses=answers(accounts.User))
 async def describe_user(here: Here, call: Signed, user: str, org: str | None = None) -> Response:
     """One user."""
     return documents.answer(await here.offload(here.users.describe, call.caller, user, org))
 
 
 @router.patch(
-    "/users/{user}", responses=answers(admin.User), openapi_extra=body_of(admin.UserChange)
+    "/users/{user}", responses=answers(accounts.User), openapi_extra=body_of(accounts.UserChange)
 )
 async def change_user(here: Here, call: Signed, user: str, org: str | None = None) -> Response:
     """Give a user another role or mail address, or enable or disable it."""
-    change = body(admin.UserChange, call)
+    change = body(accounts.UserChange, call)
     return documents.answer(
         await here.change_rights(here.users.change, call.caller, user, change, org, once=call.once)
     )
 
 
-@router.delete("/users/{user}", responses=answers(admin.User))
+@router.delete("/users/{user}", responses=answers(accounts.User))
 async def delete_user(here: Here, call: Signed, user: str, org: str | None = None) -> Response:
     """Remove a user and its keys; its jobs and objects stay."""
     return documents.answer(
@@ -122,46 +123,48 @@ async def delete_user(here: Here, call: Signed, user: str, org: str | None = Non
     )
 
 
-@router.get("/keys", responses=answers(admin.AccessKeyPage))
+@router.get("/keys", responses=answers(accounts.AccessKeyPage))
 async def list_keys(
     here: Here, call: Signed, org: str | None = None, user: str | None = None
 ) -> Response:
     """Keys without their secrets: the organisation's for who manages it, else the caller's own."""
     return documents.answer(
-        admin.AccessKeyPage(items=await here.offload(here.keys.list, call.caller, org, user))
+        accounts.AccessKeyPage(items=await here.offload(here.keys.list, call.caller, org, user))
     )
 
 
 @router.post(
     "/keys",
     status_code=201,
-    responses=answers(admin.NewAccessKey, 201),
-    openapi_extra=body_of(admin.KeyWish),
+    responses=answers(accounts.NewAccessKey, 201),
+    openapi_extra=body_of(accounts.KeyWish),
 )
 async def create_key(
     here: Here, call: Signed, org: str | None = None, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Make a key. Its secret is in this answer and in no other."""
     check_idempotency_key(idempotency_key)
-    wish = body(admin.KeyWish, call)
+    wish = body(accounts.KeyWish, call)
     made = await here.change_rights(
         here.keys.create, call.caller, wish, org, idempotency_key=idempotency_key, once=call.once
     )
     return documents.answer(made, 201, _NEVER_STORED)
 
 
-@router.get("/keys/{access_key}", responses=answers(admin.AccessKey))
+@router.get("/keys/{access_key}", responses=answers(accounts.AccessKey))
 async def describe_key(here: Here, call: Signed, access_key: str) -> Response:
     """One key, without its secret."""
     return documents.answer(await here.offload(here.keys.describe, call.caller, access_key))
 
 
 @router.patch(
-    "/keys/{access_key}", responses=answers(admin.AccessKey), openapi_extra=body_of(admin.KeyChange)
+    "/keys/{access_key}",
+    responses=answers(accounts.AccessKey),
+    openapi_extra=body_of(accounts.KeyChange),
 )
 async def change_key(here: Here, call: Signed, access_key: str) -> Response:
     """Enable or disable a key, or the signatures of the original clients for it."""
-    change = body(admin.KeyChange, call)
+    change = body(accounts.KeyChange, call)
     return documents.answer(
         await here.change_rights(here.keys.change, call.caller, access_key, change, once=call.once)
     )
@@ -170,8 +173,8 @@ async def change_key(here: Here, call: Signed, access_key: str) -> Response:
 @router.post(
     "/keys/{access_key}/rotate",
     status_code=201,
-    responses=answers(admin.NewAccessKey, 201),
-    openapi_extra=body_of(admin.Rotation),
+    responses=answers(accounts.NewAccessKey, 201),
+    openapi_extra=body_of(accounts.Rotation),
 )
 async def rotate_key(
     here: Here, call: Signed, access_key: str, idempotency_key: IdempotencyKey = None
@@ -180,7 +183,7 @@ async def rotate_key(
     and in no other.
     """
     check_idempotency_key(idempotency_key)
-    rotation = body(admin.Rotation, call)
+    rotation = body(accounts.Rotation, call)
     made = await here.change_rights(
         here.keys.rotate,
         call.caller,
@@ -192,7 +195,7 @@ async def rotate_key(
     return documents.answer(made, 201, _NEVER_STORED)
 
 
-@router.delete("/keys/{access_key}", responses=answers(admin.AccessKey))
+@router.delete("/keys/{access_key}", responses=answers(accounts.AccessKey))
 async def revoke_key(here: Here, call: Signed, access_key: str) -> Response:
     """Remove a key for good."""
     return documents.answer(

@@ -10,7 +10,13 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec
-from cloud_ml.models.ask_tell import AskedTrial, AskTrial, ReportTrial, TellTrial, TrialAdvice
+from cloud_ml.models.studies.ask_tell import (
+    AskedTrial,
+    AskTrial,
+    ReportTrial,
+    TellTrial,
+    TrialAdvice,
+)
 
 router = APIRouter(
     prefix="/api/v1/studies",

@@ -15,7 +15,7 @@ from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.models import codec, common
-from cloud_ml.models.admin import AuditPage
+from cloud_ml.models.admin.accounts import AuditPage
 
 router = APIRouter(
     prefix="/api/v1/admin/audit",

@@ -18,7 +18,7 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import Start
 from cloud_ml.domain.tracking.runs import Experiment, RunState
 from cloud_ml.errors import NotFound
-from cloud_ml.models.run import ExperimentChange, ExperimentPage, RunExperiment, RunPage
+from cloud_ml.models.tracking.run import ExperimentChange, ExperimentPage, RunExperiment, RunPage
 from cloud_ml.usecases.tracking.experiment_feed import ChangedExperiment, change_of
 from cloud_ml.usecases.tracking.views import experiment_view, run_document
 

@@ -22,10 +22,10 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.engines.abilities import LogView
 from cloud_ml.models import codec, common
-from cloud_ml.models.checkpoints import JobCheckpoints, NewestCheckpoint
-from cloud_ml.models.job import Job, JobEvents, JobPage, JobStacks, JobTask, JobTasks
-from cloud_ml.models.job_clone import JobClone
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.checkpoints import JobCheckpoints, NewestCheckpoint
+from cloud_ml.models.jobs.clone import JobClone
+from cloud_ml.models.jobs.job import Job, JobEvents, JobPage, JobStacks, JobTask, JobTasks
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.matching import EVERYTHING
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.jobs import views

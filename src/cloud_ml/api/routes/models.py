@@ -20,9 +20,9 @@ from cloud_ml.api.sse import Start
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec, common
-from cloud_ml.models.job import JobEvents
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.service import Service, ServicePage, ServiceUpdate
+from cloud_ml.models.jobs.job import JobEvents
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import Service, ServicePage, ServiceUpdate
 from cloud_ml.usecases.models import views as service_views
 from cloud_ml.usecases.models.replicas import Replicas
 

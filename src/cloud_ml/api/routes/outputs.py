@@ -13,7 +13,7 @@ from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.kind import TrainJobRecord
-from cloud_ml.models.outputs import OutputPage
+from cloud_ml.models.jobs.outputs import OutputPage
 
 router = APIRouter(
     prefix="/api/v1/jobs/{name}/outputs",

@@ -11,7 +11,7 @@ from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.quotas import Decision
 from cloud_ml.models import codec
-from cloud_ml.models.quota import (
+from cloud_ml.models.admin.quota import (
     Application,
     ApplicationPage,
     NewApplication,

@@ -16,7 +16,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.engines.abilities import LogView
-from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
+from cloud_ml.models.services.service import ServiceLineage, ServiceMetrics, ServiceSignatures
 from cloud_ml.usecases.jobs.logs import Selection
 from cloud_ml.usecases.models import releasing, replicas
 from cloud_ml.usecases.models.replicas import Replicas

@@ -12,8 +12,8 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec, common
-from cloud_ml.models.job import Job
-from cloud_ml.models.reproduction import NewReproduction, Reproduction
+from cloud_ml.models.jobs.job import Job
+from cloud_ml.models.jobs.reproduction import NewReproduction, Reproduction
 from cloud_ml.usecases.jobs import views
 
 router = APIRouter(

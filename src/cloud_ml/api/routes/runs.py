@@ -22,9 +22,9 @@ from cloud_ml.domain.records import Record
 from cloud_ml.domain.tracking.runs import RUN, RunRow
 from cloud_ml.errors import NotFound
 from cloud_ml.models import common
-from cloud_ml.models.comparison import RunComparison
-from cloud_ml.models.metrics import JobSeries, MetricPoints
-from cloud_ml.models.run import Run, RunChange, RunPage
+from cloud_ml.models.tracking.comparison import RunComparison
+from cloud_ml.models.tracking.metrics import JobSeries, MetricPoints
+from cloud_ml.models.tracking.run import Run, RunChange, RunPage
 from cloud_ml.usecases.feed import RecordChange
 from cloud_ml.usecases.metrics.job_metrics import Reporter
 from cloud_ml.usecases.tracking.runs import LoggedRun, kind_of

@@ -13,7 +13,7 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec
-from cloud_ml.models.framework import PreparationLine, RuntimePage
+from cloud_ml.models.jobs.framework import PreparationLine, RuntimePage
 
 router = APIRouter(
     prefix="/api/v1/runtimes",

@@ -11,7 +11,7 @@ from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
-from cloud_ml.models.secret import NewSecret, Secret, SecretPage
+from cloud_ml.models.secrets.secret import NewSecret, Secret, SecretPage
 
 router = APIRouter(
     prefix="/api/v1/secrets",

@@ -13,7 +13,7 @@ from cloud_ml.api.openapi import answers
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.metrics.points import LARGEST_STEP
-from cloud_ml.models.metrics import JobSeries, MetricPoints
+from cloud_ml.models.tracking.metrics import JobSeries, MetricPoints
 from cloud_ml.usecases.metrics.job_metrics import reporter_of
 
 router = APIRouter(

@@ -10,7 +10,7 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.errors import Unavailable
-from cloud_ml.models.storage import ServerInfo, WhoAmI
+from cloud_ml.models.server import ServerInfo, WhoAmI
 
 router = APIRouter(tags=["server"], default_response_class=Response, dependencies=CHECKED)
 

@@ -18,8 +18,9 @@ from cloud_ml.api.auth import (
 from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of, bytes_of
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.models import batches, codec, common
-from cloud_ml.models.storage import (
+from cloud_ml.models import codec, common
+from cloud_ml.models.storage import batches
+from cloud_ml.models.storage.objects import (
     BatchOutcomes,
     Bucket,
     BucketPage,

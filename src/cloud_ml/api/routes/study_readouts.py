@@ -11,7 +11,7 @@ from cloud_ml.api import documents
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
+from cloud_ml.models.studies.readouts import StudyCurves, StudyImportance
 
 router = APIRouter(
     prefix="/api/v1/studies/{name}",

@@ -14,7 +14,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.tensorboards.spec import TensorBoardRecord
 from cloud_ml.engines.abilities import LogView
-from cloud_ml.models.tensorboard import TENSORBOARDS, OpenedTensorBoard
+from cloud_ml.models.tracking.tensorboard import TENSORBOARDS, OpenedTensorBoard
 from cloud_ml.usecases.jobs.logs import Selection
 from cloud_ml.usecases.tensorboards.tensorboards import open_tensorboard
 

@@ -11,7 +11,8 @@ from cloud_ml.api import documents
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.models import access_tokens, codec
+from cloud_ml.models import codec
+from cloud_ml.models.admin import access_tokens
 from cloud_ml.models.common import check_idempotency_key
 
 router = APIRouter(

@@ -14,7 +14,7 @@ from cloud_ml.api.auth import Signed, SignedUpload
 from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec
-from cloud_ml.models.storage import (
+from cloud_ml.models.storage.objects import (
     BeginUpload,
     CompleteUpload,
     ReceivedBytes,

@@ -19,8 +19,8 @@ from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.domain.workloads.phases import WorkloadStatus
-from cloud_ml.models.job import JobChange
-from cloud_ml.models.service import ServiceChange
+from cloud_ml.models.jobs.job import JobChange
+from cloud_ml.models.services.service import ServiceChange
 from cloud_ml.usecases.feed import RecordChange
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.models import views as service_views

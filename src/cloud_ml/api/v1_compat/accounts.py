@@ -17,7 +17,7 @@ from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import common
-from cloud_ml.models.admin import OrganisationChange
+from cloud_ml.models.admin.accounts import OrganisationChange
 from cloud_ml.usecases import usage
 from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.access.permissions import permit

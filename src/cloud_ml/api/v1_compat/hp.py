@@ -16,8 +16,8 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.studies.spec import STUDY, StudyRecord, trial_name
 from cloud_ml.errors import NotFound
 from cloud_ml.models import common
-from cloud_ml.models.hp_documents import read_hp_document
-from cloud_ml.models.study import STUDIES
+from cloud_ml.models.studies.hp_documents import read_hp_document
+from cloud_ml.models.studies.study import STUDIES
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.jobs.logs import MOST_LINES, Selection
 from cloud_ml.usecases.jobs.tasks import tasks_of

@@ -19,8 +19,8 @@ from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec, common
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.service import ServiceUpdate
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import ServiceUpdate
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.jobs.logs import Selection
 from cloud_ml.usecases.models import replicas

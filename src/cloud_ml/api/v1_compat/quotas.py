@@ -13,7 +13,7 @@ from cloud_ml.domain.quotas import UNLIMITED, QuotaSpec
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.models.quota import NewApplication, limit_of
+from cloud_ml.models.admin.quota import NewApplication, limit_of
 from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.usage import Used, together
 

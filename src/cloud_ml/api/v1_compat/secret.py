@@ -12,7 +12,7 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.secret import NewSecret, Secret
+from cloud_ml.models.secrets.secret import NewSecret, Secret
 from cloud_ml.usecases.jobs import views
 
 router = APIRouter(prefix="/secret", default_response_class=Response)

@@ -13,7 +13,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD, TensorBoardRecord
 from cloud_ml.errors import CloudMlError, InvalidRequest
-from cloud_ml.models.tensorboard import TENSORBOARDS, NewTensorBoard
+from cloud_ml.models.tracking.tensorboard import TENSORBOARDS, NewTensorBoard
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.tensorboards import views as tensorboard_views
 from cloud_ml.usecases.tensorboards.tensorboards import open_tensorboard

@@ -19,7 +19,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models import codec, common
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases import usage
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.jobs.logs import MOST_LINES, Selection

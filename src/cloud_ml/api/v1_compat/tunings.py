@@ -12,7 +12,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.studies.spec import STUDY, StudyRecord, trial_number
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists
-from cloud_ml.models.study import STUDIES
+from cloud_ml.models.studies.study import STUDIES
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.studies.original_tunings import Tuning
 

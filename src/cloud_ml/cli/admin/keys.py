@@ -22,7 +22,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_duration, duration_seconds
 
 if TYPE_CHECKING:
-    from cloud_ml.models.admin import AccessKey, NewAccessKey
+    from cloud_ml.models.admin.accounts import AccessKey, NewAccessKey
 
     _Type = click.ParamType[int]
 else:

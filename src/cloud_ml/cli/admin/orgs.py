@@ -18,7 +18,7 @@ from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from cloud_ml.models.admin import Organisation
+    from cloud_ml.models.admin.accounts import Organisation
 
 
 @click.group(cls=LazyGroup)

@@ -57,7 +57,7 @@ def set_quota(
     stays.
     """
     from cloud_ml.cli.quota.tables import show
-    from cloud_ml.models.quota import LimitsChange
+    from cloud_ml.models.admin.quota import LimitsChange
 
     if all(value is None for value in (cpu, memory, gpu, count, storage, points)):
         raise click.UsageError(

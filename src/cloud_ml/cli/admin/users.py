@@ -16,10 +16,10 @@ from cloud_ml.cli.display.output import (
 )
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.models.admin import ROLES
+from cloud_ml.models.admin.accounts import ROLES
 
 if TYPE_CHECKING:
-    from cloud_ml.models.admin import User
+    from cloud_ml.models.admin.accounts import User
 
 org_option = click.option(
     "--org", metavar="ORG", help="An organisation other than your own, for admins."

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time
 from cloud_ml.cli.display.terminal import plain
 from cloud_ml.cli.guard import INTERRUPTED
-from cloud_ml.models.job import JobEvent
+from cloud_ml.models.jobs.job import JobEvent
 
 _HEADER = ("TIME", "TYPE", "REASON", "MESSAGE")
 

@@ -146,7 +146,7 @@ def echo_document(document: Any) -> None:
 
 def _with_texts_for_nan(document: Any) -> Any:
     """The document with the API's texts for numbers that JSON has not: ``"NaN"``."""
-    from cloud_ml.models.metrics import to_wire
+    from cloud_ml.models.tracking.metrics import to_wire
 
     if isinstance(document, dict):
         return {name: _with_texts_for_nan(value) for name, value in document.items()}
@@ -223,9 +223,9 @@ def local_time(moment: datetime | None) -> str:
 
 def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job that are set, secrets masked."""
-    from cloud_ml.models.secret import mask_variables
-    from cloud_ml.models.secret_arguments import masked_arguments
-    from cloud_ml.models.secret_commands import mask_command
+    from cloud_ml.models.secrets.arguments import masked_arguments
+    from cloud_ml.models.secrets.commands import mask_command
+    from cloud_ml.models.secrets.secret import mask_variables
 
     if variables := spec.get("environment"):
         spec = {**spec, "environment": mask_variables(variables)}

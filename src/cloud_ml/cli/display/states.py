@@ -19,7 +19,7 @@ from cloud_ml.cli.display.progress import gauge
 from cloud_ml.cli.display.terminal import is_live, plain
 from cloud_ml.cli.jobs.task_table import changes, live_lines
 from cloud_ml.errors import CloudMlError, NotFound
-from cloud_ml.models.job import Job, JobTasks
+from cloud_ml.models.jobs.job import Job, JobTasks
 
 if TYPE_CHECKING:
     from cloud_ml.sdk.jobs.handles import JobHandle

@@ -21,8 +21,8 @@ from cloud_ml.cli.display.drawing import (
     shorten,
 )
 from cloud_ml.cli.display.study_values import DrawnStudy, ObjectiveValues, is_completed
-from cloud_ml.models.study import Trial
-from cloud_ml.models.study_readouts import StudyCurves, StudyImportance, TrialCurve
+from cloud_ml.models.studies.readouts import StudyCurves, StudyImportance, TrialCurve
+from cloud_ml.models.studies.study import Trial
 
 _MOST_BARS, _MOST_AXES, _MOST_LINES, _MOST_PAIRED = 10, 10, 500, 3
 LEVELS = 10

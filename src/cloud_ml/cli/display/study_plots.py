@@ -18,7 +18,7 @@ from cloud_ml.cli.display.study_values import (
     is_completed,
     parameter_names,
 )
-from cloud_ml.models.study import planned_trials, shown_value
+from cloud_ml.models.studies.study import planned_trials, shown_value
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">

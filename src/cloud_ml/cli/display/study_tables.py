@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cloud_ml.cli.display.output import echo_table, note
-from cloud_ml.models.study import (
+from cloud_ml.models.studies.study import (
     Study,
     Trial,
     objectives_of,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cloud_ml.cli.display.drawing import Axis, is_number, objective_axis
-from cloud_ml.models.study import Study, Trial, objectives_of, values_of
-from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
+from cloud_ml.models.studies.readouts import StudyCurves, StudyImportance
+from cloud_ml.models.studies.study import Study, Trial, objectives_of, values_of
 
 KINDS = ("pareto", "history", "importance", "curves", "parallel", "contour", "slice")
 """Of plots, in the order in which they are drawn."""

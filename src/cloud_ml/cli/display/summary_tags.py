@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli.display.output import echo_table, local_time, note
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import Job
-    from cloud_ml.models.metrics import SummaryTag
+    from cloud_ml.models.jobs.job import Job
+    from cloud_ml.models.tracking.metrics import SummaryTag
 
 _SEVERAL = {"histogram": "histograms", "image": "images", "text": "texts", "other": "others"}
 _HEADER = ("TAG", "KIND", "SUMMARIES", "STEP", "TIME")

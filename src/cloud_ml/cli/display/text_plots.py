@@ -13,7 +13,7 @@ from cloud_ml.cli.display.study_values import (
     is_completed,
     parameter_names,
 )
-from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
+from cloud_ml.models.studies.readouts import StudyCurves, StudyImportance
 
 _COLUMNS, _ROWS, _BAR = 64, 12, 40
 _LABEL = 13

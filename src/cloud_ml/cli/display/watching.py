@@ -20,7 +20,7 @@ from cloud_ml.cli.display.terminal import above_the_line
 from cloud_ml.cli.exit_codes import exit_code_of
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.errors import CloudMlError
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 
 if TYPE_CHECKING:
     from cloud_ml.sdk.jobs.handles import JobHandle

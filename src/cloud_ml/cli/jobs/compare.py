@@ -14,7 +14,7 @@ from cloud_ml.cli.jobs.name_suggestions import near_names
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from cloud_ml.models.comparison import ComparedFile, ComparedMetric, RunComparison
+    from cloud_ml.models.tracking.comparison import ComparedFile, ComparedMetric, RunComparison
 
 _WIDEST = 48
 

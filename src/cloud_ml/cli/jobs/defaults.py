@@ -16,7 +16,7 @@ from pathlib import Path
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import suggestions
 from cloud_ml.models.common import refuse
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 from cloud_ml.text_encoding import decode_text
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py", ".ipynb", ".git")

@@ -31,8 +31,8 @@ from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
-    from cloud_ml.models.job import Job, JobEvent, JobTask, JobTasks
-    from cloud_ml.models.metrics import MetricSeries
+    from cloud_ml.models.jobs.job import Job, JobEvent, JobTask, JobTasks
+    from cloud_ml.models.tracking.metrics import MetricSeries
 
 _ZERO_SAYS_SOMETHING = frozenset({"max_retries", "task_retries"})
 _EVENTS = 10

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import note
-from cloud_ml.models.escaping import escape_path
-from cloud_ml.models.ignoring import IGNORE_FILE
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.escaping import escape_path
+from cloud_ml.models.paths.ignoring import IGNORE_FILE
+from cloud_ml.models.paths.local import local_path
 
 if TYPE_CHECKING:
     from cloud_ml.cli.session import Session
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
     from cloud_ml.sdk.trainers.packaging import Package
 
 _MOST_FILES, _MOST_LEFT_OUT = 10, 10

@@ -18,7 +18,7 @@ from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import Job, JobSummary
+    from cloud_ml.models.jobs.job import Job, JobSummary
 
 _ELSEWHERE = {
     "checkpoints": Lazy(
@@ -248,7 +248,7 @@ def delete(
 
 def _confirmed(found: Sequence[JobSummary]) -> bool:
     """Whether all jobs are to be deleted."""
-    from cloud_ml.models.job import FINISHED
+    from cloud_ml.models.jobs.job import FINISHED
 
     running = sum(job.phase not in FINISHED for job in found)
     count = "the only job" if len(found) == 1 else f"all {len(found)} jobs"

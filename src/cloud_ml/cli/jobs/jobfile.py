@@ -10,7 +10,7 @@ from typing import Any
 
 from cloud_ml.cli import json_documents
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.train_job import FIELDS_MEANT, TrainJob
+from cloud_ml.models.jobs.train_job import FIELDS_MEANT, TrainJob
 from cloud_ml.text_encoding import decode_text
 
 _USUAL = (

@@ -15,8 +15,8 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import Job
-    from cloud_ml.models.outputs import OutputFile
+    from cloud_ml.models.jobs.job import Job
+    from cloud_ml.models.jobs.outputs import OutputFile
 
 _DEPLOYED_AS = "NAME v1"
 _MAY_BE_WEIGHTS = (".pt", ".pth", ".bin")
@@ -91,7 +91,7 @@ def remarks(job: Job, files: Sequence[OutputFile]) -> list[str]:
     """What to say below a list of outputs: the amount, what is missing, and how to deploy a
     model.
     """
-    from cloud_ml.models.outputs import models_of
+    from cloud_ml.models.jobs.outputs import models_of
 
     if not files and not (job.outputs and job.outputs.not_kept):
         return [no_outputs(job)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli.display import figures
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import JobEvent, JobRecoveries
+    from cloud_ml.models.jobs.job import JobEvent, JobRecoveries
 
 
 _GIVEN = "RestoreFrom"

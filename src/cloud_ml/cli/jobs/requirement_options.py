@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cloud_ml.cli.completing import files
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 from cloud_ml.text_encoding import decode_text
 
 if TYPE_CHECKING:
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COMMENT = re.compile(r"(^|\s)#.*$")

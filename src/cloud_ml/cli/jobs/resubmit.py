@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cloud_ml.models.job import Job
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.job import Job
+    from cloud_ml.models.jobs.train_job import TrainJob
 
 _SECRETS = ("hdfs_krb_password", "hdfs_krb_keytab")
 _NUMBERED = re.compile(r"-[1-9][0-9]?$")
@@ -73,8 +73,8 @@ def rerun(
     behind `--` takes the place of all the trainer's arguments.
     """
     from cloud_ml.models import codec
-    from cloud_ml.models.secret import has_mask
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
+    from cloud_ml.models.secrets.secret import has_mask
 
     given = given_fields(options)
     found = session.client.describe_train_job(job)
@@ -145,7 +145,7 @@ def export(session: Session, name: str, output: str) -> None:
 
     Passwords are left out.
     """
-    from cloud_ml.models.secret import MASK, has_mask, store_as_secret
+    from cloud_ml.models.secrets.secret import MASK, has_mask, store_as_secret
 
     job = session.client.describe_train_job(name)
     fields = submitted_fields(job)
@@ -175,8 +175,8 @@ def export(session: Session, name: str, output: str) -> None:
 
 def _masked_flags(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(field, flag) of each mask in arguments and commands."""
-    from cloud_ml.models.secret_arguments import flags_with_masks
-    from cloud_ml.models.secret_commands import command_flags_with_masks
+    from cloud_ml.models.secrets.arguments import flags_with_masks
+    from cloud_ml.models.secrets.commands import command_flags_with_masks
 
     for flag in flags_with_masks(fields.get("job_args")):
         yield "job_args", flag
@@ -193,7 +193,7 @@ def submitted_fields(job: Job) -> dict[str, Any]:
 
 
 def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
     defaults = {field.name: field.default for field in dataclasses.fields(TrainJob)}
     return {

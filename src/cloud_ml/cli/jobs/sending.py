@@ -13,10 +13,10 @@ from cloud_ml.cli.display.progress import bar, spinner
 from cloud_ml.cli.jobs.recovery_facts import find_checkpoint_given
 from cloud_ml.cli.session import Session
 from cloud_ml.errors import AlreadyExists, RequestError, TransportError
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 
 if TYPE_CHECKING:
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
     from cloud_ml.sdk.jobs.handles import JobHandle
     from cloud_ml.sdk.progress import Progress
 
@@ -85,9 +85,9 @@ def _checkpoints_given(handle: JobHandle) -> list[str]:
 
 def _notes(job: TrainJob) -> Iterator[str]:
     """What to know about a job that was submitted."""
-    from cloud_ml.models.secret import masked_names, store_as_secret
-    from cloud_ml.models.secret_arguments import masked_flags, variable_of
-    from cloud_ml.models.secret_commands import masked_command_flags
+    from cloud_ml.models.secrets.arguments import masked_flags, variable_of
+    from cloud_ml.models.secrets.commands import masked_command_flags
+    from cloud_ml.models.secrets.secret import masked_names, store_as_secret
 
     if said := _master_added(job):
         yield said

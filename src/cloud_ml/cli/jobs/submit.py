@@ -128,7 +128,7 @@ def submit(
     """
     from cloud_ml.cli.jobs.jobfile import read_job_file
     from cloud_ml.models import codec
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
     fields = read_job_file(filename) if filename else {}
     fields = with_given(fields, given_fields(options))

@@ -15,7 +15,7 @@ from cloud_ml.errors import NotFound
 
 if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
-    from cloud_ml.models.job import JobDetails, JobSummary
+    from cloud_ml.models.jobs.job import JobDetails, JobSummary
 
 HEADER = ("NAME", "STATE", "REASON", "DURATION", "CREATED")
 WIDE_HEADER = (*HEADER, "UPDATED", "EXIT CODE", "OWNER", "ORG", "UID", "ARGUMENTS")

@@ -9,7 +9,7 @@ from cloud_ml.cli.display.figures import size, span
 from cloud_ml.cli.display.terminal import columns, pad, plain
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import JobProgress, JobTask, JobTaskState
+    from cloud_ml.models.jobs.job import JobProgress, JobTask, JobTaskState
 
 _MOST_LINES = 20
 _METRICS = 5

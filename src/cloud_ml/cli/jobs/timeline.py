@@ -8,7 +8,7 @@ from datetime import datetime
 
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.terminal import pad
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 
 BAR = 36
 _LED_TO = {

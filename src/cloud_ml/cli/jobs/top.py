@@ -22,7 +22,7 @@ from cloud_ml.errors import NotFound, TransportError, TryAgain
 
 if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
-    from cloud_ml.models.job import Job, JobTask
+    from cloud_ml.models.jobs.job import Job, JobTask
 
     _Rows = list[tuple[Job, JobTask | None]]
 

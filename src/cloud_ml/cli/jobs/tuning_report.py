@@ -10,7 +10,7 @@ from cloud_ml.cli.completing import names_of
 from cloud_ml.cli.display.output import echo, echo_as, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound
-from cloud_ml.models.study import STUDIES, Study, Trial, objectives_of, values_of
+from cloud_ml.models.studies.study import STUDIES, Study, Trial, objectives_of, values_of
 
 _TRIAL = re.compile(r"(.+)-hp-[0-9]+")
 

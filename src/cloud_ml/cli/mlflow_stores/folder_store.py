@@ -26,7 +26,7 @@ from cloud_ml.cli.mlflow_stores.stored_runs import (
     StoredExperiment,
     StoredRun,
 )
-from cloud_ml.models.metrics import LoggedValue
+from cloud_ml.models.tracking.metrics import LoggedValue
 
 _LONGEST_LINE = 4096
 

@@ -11,7 +11,7 @@ from cloud_ml.cli.mlflow_stores.safe_files import META
 from cloud_ml.cli.mlflow_stores.store_writer import ExportResult, StoreWriter, write_file
 from cloud_ml.cli.mlflow_stores.stored_models import LOGGED_STATES, STAGES, owner_and_path
 from cloud_ml.client import CloudMlClient
-from cloud_ml.models.run import RunExperiment
+from cloud_ml.models.tracking.run import RunExperiment
 
 _OUTPUT = {"destination_type": "MODEL_OUTPUT", "source_type": "RUN_OUTPUT", "step": 0, "tags": {}}
 Document = Mapping[str, Any]

@@ -24,7 +24,7 @@ from cloud_ml.cli.mlflow_stores.stored_models import (
 )
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, TransportError
-from cloud_ml.models.run import RunExperiment
+from cloud_ml.models.tracking.run import RunExperiment
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 
 SOURCE_TAG, DONE_TAG = "cloudml.import.source", "cloudml.import.done"

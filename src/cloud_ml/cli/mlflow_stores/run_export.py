@@ -17,8 +17,8 @@ from cloud_ml.cli.mlflow_stores.store_writer import ExportResult, StoreWriter, w
 from cloud_ml.cli.mlflow_stores.stored_runs import DATASET_KEYS, STATES, USER_TAG
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.metrics import MetricSeries
-from cloud_ml.models.run import Run, RunExperiment
+from cloud_ml.models.tracking.metrics import MetricSeries
+from cloud_ml.models.tracking.run import Run, RunExperiment
 
 
 class RunExport:

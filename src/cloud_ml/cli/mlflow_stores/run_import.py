@@ -26,8 +26,8 @@ from cloud_ml.cli.mlflow_stores.stored_runs import (
 )
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import AlreadyExists, CloudMlError, NotFound, TransportError
-from cloud_ml.models.metrics import LoggedValue
-from cloud_ml.models.run import Run, RunExperiment
+from cloud_ml.models.tracking.metrics import LoggedValue
+from cloud_ml.models.tracking.run import Run, RunExperiment
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 
 _OURS = "cloudml."

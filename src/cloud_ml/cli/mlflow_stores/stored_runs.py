@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloud_ml.cli.mlflow_stores.stored_models import StoredLoggedModel, StoredRegisteredModel
-from cloud_ml.models.metrics import LoggedValue
+from cloud_ml.models.tracking.metrics import LoggedValue
 
 STATES = ("RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
 """The state of a run, by its number in folders: they begin at 1."""

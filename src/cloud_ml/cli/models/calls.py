@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cloud_ml.models.service import ModelSignature, ModelTensor, Service
+    from cloud_ml.models.services.service import ModelSignature, ModelTensor, Service
 
 _FIELDS = {
     "float32": "float_val",

@@ -126,7 +126,7 @@ def _create(
     **options: Any,
 ) -> int:
     from cloud_ml.models import codec
-    from cloud_ml.models.model_service import ModelService
+    from cloud_ml.models.services.model_service import ModelService
 
     fields = given_fields(options) | {
         name: value

@@ -29,8 +29,8 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import CloudMlError
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import JobEvent
-    from cloud_ml.models.service import Service, ServiceLineage, ServiceSignatures
+    from cloud_ml.models.jobs.job import JobEvent
+    from cloud_ml.models.services.service import Service, ServiceLineage, ServiceSignatures
     from cloud_ml.sdk.models.handles import ServiceHandle
 
 _EVENTS = 10

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli.display import figures
 
 if TYPE_CHECKING:
-    from cloud_ml.models.service import (
+    from cloud_ml.models.services.service import (
         CallMetrics,
         ModelTensor,
         Replica,

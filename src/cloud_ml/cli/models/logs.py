@@ -17,7 +17,7 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from cloud_ml.models.service import Service
+    from cloud_ml.models.services.service import Service
 
 
 @click.command()

@@ -14,7 +14,7 @@ from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.numbers import Number
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 from cloud_ml.text_encoding import decode_text
 
 _USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"

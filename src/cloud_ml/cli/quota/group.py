@@ -10,7 +10,7 @@ from cloud_ml.cli.display.output import echo, echo_as, note, output_option
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.quota.options import amount_options, kind_option
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.models.quota import SERVICES
+from cloud_ml.models.admin.quota import SERVICES
 
 
 @click.group(cls=LazyGroup)

@@ -9,7 +9,7 @@ from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time
 from cloud_ml.models.common import format_memory
 
 if TYPE_CHECKING:
-    from cloud_ml.models.quota import Application, OrgQuota, QuotaLine
+    from cloud_ml.models.admin.quota import Application, OrgQuota, QuotaLine
 
 _KINDS = {"train": "jobs", "model": "models"}
 """What a kind of ``/api/v1`` is called in commands."""

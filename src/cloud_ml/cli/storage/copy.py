@@ -21,7 +21,7 @@ from cloud_ml.cli.storage.plan import Item, Plan
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, TransportError
 
 if TYPE_CHECKING:
-    from cloud_ml.models.storage import StoredObject
+    from cloud_ml.models.storage.objects import StoredObject
     from cloud_ml.sdk.storage.client import Storage
 
 _FAILED = 1

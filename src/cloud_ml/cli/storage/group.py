@@ -17,7 +17,7 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from cloud_ml.models.storage import Bucket, StoredObject, UnnameableObject
+    from cloud_ml.models.storage.objects import Bucket, StoredObject, UnnameableObject
     from cloud_ml.sdk.storage.client import Storage
 
 SCHEME = "fds://"

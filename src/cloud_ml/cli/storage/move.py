@@ -13,7 +13,7 @@ from cloud_ml.errors import Conflict, NotFound, PreconditionFailed
 
 if TYPE_CHECKING:
     from cloud_ml.cli.storage.plan import Item
-    from cloud_ml.models.storage import StoredObject
+    from cloud_ml.models.storage.objects import StoredObject
     from cloud_ml.sdk.storage.client import Storage
 
 

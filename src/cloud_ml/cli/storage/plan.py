@@ -19,12 +19,12 @@ import click
 from cloud_ml.cli.storage.file_version import FileVersion
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import check_key, parse_object_uri
-from cloud_ml.models.local_paths import expand_home
-from cloud_ml.models.wildcards import Matcher, matcher
+from cloud_ml.models.paths.local import expand_home
+from cloud_ml.models.paths.wildcards import Matcher, matcher
 from cloud_ml.sdk.storage.transfers import unreadable
 
 if TYPE_CHECKING:
-    from cloud_ml.models.storage import StoredObject
+    from cloud_ml.models.storage.objects import StoredObject
     from cloud_ml.sdk.storage.client import Storage
 
 SCHEME = "fds://"

@@ -15,8 +15,8 @@ from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of
 from cloud_ml.domain.workloads.spec import Role
 from cloud_ml.models import parameter_file
 from cloud_ml.models.common import format_memory
-from cloud_ml.models.secret import mask_variables
-from cloud_ml.models.secret_arguments import mask_words
+from cloud_ml.models.secrets.arguments import mask_words
+from cloud_ml.models.secrets.secret import mask_variables
 
 LONGEST_SHOWN = 300
 _MOST_PACKAGES = 2000

@@ -9,7 +9,7 @@ from typing import Any
 from cloud_ml.domain.comparison.facts import packages_of
 from cloud_ml.domain.jobs.kind import TrainJobRecord, exports
 from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 
 REPRODUCES_LABEL = "reproduces"
 """The label of a job that runs another one again: its uid."""

@@ -10,7 +10,7 @@ from cloud_ml.domain.comparison.facts import JobFacts
 from cloud_ml.domain.comparison.ranking import differing_facts, weight_of
 from cloud_ml.domain.comparison.series import at_equal_steps
 from cloud_ml.domain.metrics.points import Point
-from cloud_ml.models.reproduction import DIFFERS, IDENTICAL, UNKNOWN, WITHIN
+from cloud_ml.models.jobs.reproduction import DIFFERS, IDENTICAL, UNKNOWN, WITHIN
 
 SeriesKey = tuple[str, str, str]
 """Task, name and source."""
@@ -49,7 +49,7 @@ class ResultDifference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """See ``models.reproduction.Reproduction``."""
+    """See ``models.jobs.reproduction.Reproduction``."""
 
     word: str
     because: Sequence[str] = ()

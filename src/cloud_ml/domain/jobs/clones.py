@@ -8,8 +8,8 @@ from typing import Any
 
 from cloud_ml.domain.tracking.arguments import FLAG
 from cloud_ml.models import codec, parameter_file
-from cloud_ml.models.job_clone import JobClone
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.clone import JobClone
+from cloud_ml.models.jobs.train_job import TrainJob
 
 _BARE = ("true", "false")
 

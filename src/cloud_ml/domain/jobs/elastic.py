@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from cloud_ml.domain.workloads.exits import ExitAction, ExitRules
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.models.elastic import TaskRange, range_in, ranges_of
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.elastic import TaskRange, range_in, ranges_of
+from cloud_ml.models.jobs.train_job import TrainJob
 
 _TENSORFLOW = "tensorflow"
 RECIPES = ("cluster", "detected", "jax", "lightgbm", "mpi", "pytorch", _TENSORFLOW, "xgboost")

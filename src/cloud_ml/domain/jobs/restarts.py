@@ -8,8 +8,8 @@ from cloud_ml.domain.workloads.exits import ExitAction, ExitRule, ExitRules, Res
 from cloud_ml.domain.workloads.spec import SINGLE, MemoryGrowth, RetryPolicy, WorkloadSpec
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.models.restart import Restart, RestartRule
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.restart import Restart, RestartRule
+from cloud_ml.models.jobs.train_job import TrainJob
 
 MAX_RETRIES = 3
 """By default, for a job that starts again at all."""

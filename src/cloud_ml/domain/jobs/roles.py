@@ -14,10 +14,10 @@ from cloud_ml.domain.jobs.elastic import check_count, elastic_roles
 from cloud_ml.domain.workloads.spec import ARRAY, SINGLE, Resources, Role
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.models.elastic import TaskRange
-from cloud_ml.models.recipes import check_recipe
-from cloud_ml.models.task_arrays import ALLOWED, TaskArray, task_array
-from cloud_ml.models.train_job import RoleSpec, TrainJob
+from cloud_ml.models.jobs.elastic import TaskRange
+from cloud_ml.models.jobs.recipes import check_recipe
+from cloud_ml.models.jobs.task_arrays import ALLOWED, TaskArray, task_array
+from cloud_ml.models.jobs.train_job import RoleSpec, TrainJob
 
 CLUSTER, DETECTED = "cluster", "detected"
 """Recipes without a framework. ``DETECTED`` waits until the code was looked at."""

@@ -22,8 +22,8 @@ from cloud_ml.domain.workloads.spec import (
     WorkloadSpec,
 )
 from cloud_ml.models import codec, common
-from cloud_ml.models.elastic import every_s_of
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.elastic import every_s_of
+from cloud_ml.models.jobs.train_job import TrainJob
 
 _OUTPUT_PATH_FLAGS = ("--output_path", "--output-path", "-output_path")
 _LOCATIONS: Mapping[str, str] = {

@@ -16,7 +16,7 @@ from cloud_ml.domain.services.spec import OF_THE_TEMPLATE, Candidate, Release, S
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.common import check_count
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 
 _TRY = "Make one: cloudml models update NAME VERSION --model_uri URI --canary 10"
 _NEWER_IS_DISCARDED = (

@@ -16,7 +16,7 @@ from cloud_ml.domain.workloads.spec import (
     WorkloadSpec,
 )
 from cloud_ml.models import common
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 
 MODULE = "cloud_ml.serving"
 SOCKET = "serve.sock"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cloud_ml.domain.studies.repeats import find_estimates
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
-from cloud_ml.models.pareto import Costs, front_of
+from cloud_ml.models.studies.pareto import Costs, front_of
 
 
 def sign_of(goal: Goal) -> int:

@@ -17,8 +17,8 @@ from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of_repeat
 from cloud_ml.models import parameter_file
 from cloud_ml.models.common import MOST_LABELS
-from cloud_ml.models.metric_patterns import pattern_of_metric
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.metric_patterns import pattern_of_metric
+from cloud_ml.models.jobs.train_job import TrainJob
 
 
 class Goal(StrEnum):

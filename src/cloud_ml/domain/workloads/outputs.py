@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cloud_ml.models.escaping import escape_path
-from cloud_ml.models.ignoring import IGNORE_FILE, IgnoreRules
+from cloud_ml.models.paths.escaping import escape_path
+from cloud_ml.models.paths.ignoring import IGNORE_FILE, IgnoreRules
 
 FOLDER = ".outputs"
 """Where the outputs of all jobs lie in the default bucket of their organisation."""

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from cloud_ml.errors import Conflict
-from cloud_ml.models.escaping import escape_path
+from cloud_ml.models.paths.escaping import escape_path
 from cloud_ml.objects.local import tree
 
 _DEPTH = 1024

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
-from cloud_ml.models.escaping import escape_path
+from cloud_ml.models.paths.escaping import escape_path
 from cloud_ml.objects.base import check_object_key
 from cloud_ml.objects.info import Amount, UnnameableFile
 from cloud_ml.objects.local import tree

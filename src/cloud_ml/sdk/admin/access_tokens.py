@@ -14,7 +14,7 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
-from cloud_ml.models.access_tokens import AccessToken, AccessTokenPage, CreatedAccessToken
+from cloud_ml.models.admin.access_tokens import AccessToken, AccessTokenPage, CreatedAccessToken
 from cloud_ml.sdk.messages import Request, json_request, segment
 from cloud_ml.sdk.transport import Transport
 

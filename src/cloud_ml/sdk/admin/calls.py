@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cloud_ml.models import codec
-from cloud_ml.models.admin import (
+from cloud_ml.models.admin.accounts import (
     AccessKey,
     AccessKeyPage,
     AuditLine,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.job import (
+from cloud_ml.models.jobs.job import (
     Job,
     JobChange,
     JobEvent,
@@ -24,13 +24,13 @@ from cloud_ml.models.job import (
     JobSummary,
     JobTasks,
 )
-from cloud_ml.models.metrics import (
+from cloud_ml.models.jobs.outputs import OutputFile, OutputPage
+from cloud_ml.models.tracking.metrics import (
     JobSeries,
     MetricPoint,
     read_points,
     with_numbers,
 )
-from cloud_ml.models.outputs import OutputFile, OutputPage
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.jobs.filters import JobFilters
@@ -39,10 +39,10 @@ from cloud_ml.sdk.timeouts import QUIET_LOG_S
 from cloud_ml.sdk.transport import Transport
 
 if TYPE_CHECKING:
-    from cloud_ml.models.checkpoints import JobCheckpoint
-    from cloud_ml.models.job_clone import JobClone
-    from cloud_ml.models.reproduction import Reproduction
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.checkpoints import JobCheckpoint
+    from cloud_ml.models.jobs.clone import JobClone
+    from cloud_ml.models.jobs.reproduction import Reproduction
+    from cloud_ml.models.jobs.train_job import TrainJob
 
 _PATH = "/api/v1/jobs"
 _ALL = JobFilters()
@@ -97,7 +97,7 @@ class JobCalls:
 
     def verdict(self, name: str, again: str, query: Mapping[str, Any]) -> Reproduction:
         """Whether a job gave the same when it ran again."""
-        from cloud_ml.models import reproduction
+        from cloud_ml.models.jobs import reproduction
 
         path = f"{_job_path(name)}/reproduce/{segment(again)}"
         document = self.transport.json(Request("GET", path, query=query))
@@ -147,7 +147,7 @@ class JobCalls:
 
     def checkpoints(self, name: str) -> list[JobCheckpoint]:
         """The checkpoints that the job has saved, the oldest first."""
-        from cloud_ml.models.checkpoints import JobCheckpoints
+        from cloud_ml.models.jobs.checkpoints import JobCheckpoints
 
         document = self.transport.json(Request("GET", f"{_job_path(name)}/checkpoints"))
         return codec.decode(JobCheckpoints, document, ignore_unknown=True).items

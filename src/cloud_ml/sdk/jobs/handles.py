@@ -10,10 +10,10 @@ from contextlib import closing
 from datetime import datetime
 
 from cloud_ml.errors import Conflict, NotFound, TransportError, TryAgain, WaitTimedOut
-from cloud_ml.models.checkpoints import JobCheckpoint
-from cloud_ml.models.job import Job, JobEvent, JobStacks, JobTasks
-from cloud_ml.models.metrics import MetricPoint, MetricSeries, SummaryTag
-from cloud_ml.models.outputs import OutputFile
+from cloud_ml.models.jobs.checkpoints import JobCheckpoint
+from cloud_ml.models.jobs.job import Job, JobEvent, JobStacks, JobTasks
+from cloud_ml.models.jobs.outputs import OutputFile
+from cloud_ml.models.tracking.metrics import MetricPoint, MetricSeries, SummaryTag
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.jobs.calls import JobCalls

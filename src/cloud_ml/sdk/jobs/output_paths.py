@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import refuse
-from cloud_ml.models.model_files import MODEL_FILES
+from cloud_ml.models.services.model_files import MODEL_FILES
 from cloud_ml.sdk.models.folders import advice_for_folder, name_of_model_file, without_signature
 
 _SOURCE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):(?P<path>(?!//).*)", re.DOTALL)

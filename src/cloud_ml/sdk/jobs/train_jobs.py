@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from cloud_ml.models.checkpoints import JobCheckpoint
-    from cloud_ml.models.job import Job, JobChange, JobEvent, JobStacks, JobSummary, JobTasks
-    from cloud_ml.models.metrics import JobSeries, MetricSeries, SummaryTag
-    from cloud_ml.models.outputs import OutputFile
+    from cloud_ml.models.jobs.checkpoints import JobCheckpoint
+    from cloud_ml.models.jobs.job import Job, JobChange, JobEvent, JobStacks, JobSummary, JobTasks
+    from cloud_ml.models.jobs.outputs import OutputFile
+    from cloud_ml.models.tracking.metrics import JobSeries, MetricSeries, SummaryTag
     from cloud_ml.sdk.jobs.handles import JobHandle
 
 

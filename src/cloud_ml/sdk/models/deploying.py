@@ -10,10 +10,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import JobEvent
-    from cloud_ml.models.model_service import ModelService
-    from cloud_ml.models.service import Service, ServiceChange, ServiceMetrics, ServiceSummary
-    from cloud_ml.models.storage import WhoAmI
+    from cloud_ml.models.jobs.job import JobEvent
+    from cloud_ml.models.server import WhoAmI
+    from cloud_ml.models.services.model_service import ModelService
+    from cloud_ml.models.services.service import (
+        Service,
+        ServiceChange,
+        ServiceMetrics,
+        ServiceSummary,
+    )
     from cloud_ml.sdk.jobs.calls import JobCalls
     from cloud_ml.sdk.models.handles import ServiceHandle
     from cloud_ml.sdk.models.predicting import Inputs, Predictions
@@ -53,7 +58,7 @@ class ModelServices:
                 service.
         """
         from cloud_ml.models.fields import check_type
-        from cloud_ml.models.model_service import ModelService
+        from cloud_ml.models.services.model_service import ModelService
 
         check_type(model_service, ModelService)
         model_service.validate()
@@ -98,7 +103,7 @@ class ModelServices:
             StartAgain: The server's database was restored from a backup since: list the services,
                 and watch anew.
         """
-        from cloud_ml.models.service import ServiceChange
+        from cloud_ml.models.services.service import ServiceChange
         from cloud_ml.sdk.watching import follow_stream
 
         return follow_stream(self._services.watch, ServiceChange, ("service", "gone"), after=after)

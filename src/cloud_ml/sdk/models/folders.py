@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import refuse
-from cloud_ml.models.local_paths import local_path
-from cloud_ml.models.model_files import (
+from cloud_ml.models.paths.local import local_path
+from cloud_ml.models.services.model_files import (
     ENDINGS,
     MODEL_FILES,
     MODEL_PARTS,

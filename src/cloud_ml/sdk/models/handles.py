@@ -12,8 +12,8 @@ from contextlib import closing
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, WaitTimedOut
-from cloud_ml.models.job import FINISHED, JobEvent
-from cloud_ml.models.service import (
+from cloud_ml.models.jobs.job import FINISHED, JobEvent
+from cloud_ml.models.services.service import (
     Service,
     ServiceLineage,
     ServiceMetrics,

@@ -12,7 +12,7 @@ from typing import Any
 
 from cloud_ml import errors
 from cloud_ml.auth.tokens import make_token
-from cloud_ml.models.service import Service
+from cloud_ml.models.services.service import Service
 from cloud_ml.sdk.config import Credentials, TokenCredentials, check_encrypted
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.models.arrays import SupportsArray

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cloud_ml.errors import CloudMlError, InvalidRequest, TooLarge, TransportError
-from cloud_ml.models import batches, codec
-from cloud_ml.models.storage import BatchOutcomes, ReadObjects, StoredObject
+from cloud_ml.models import codec
+from cloud_ml.models.storage import batches
+from cloud_ml.models.storage.objects import BatchOutcomes, ReadObjects, StoredObject
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.failures import AlreadyCarriedOut, error_of_document
 from cloud_ml.sdk.messages import Request, segment

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 from cloud_ml.errors import CloudMlError, Unauthenticated
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket
-from cloud_ml.models.storage import StoredObject
+from cloud_ml.models.storage.objects import StoredObject
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.progress import Progress

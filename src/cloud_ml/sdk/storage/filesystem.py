@@ -23,7 +23,7 @@ from cloud_ml.errors import (
     InvalidRequest,
     NotFound,
 )
-from cloud_ml.models.storage import StoredObject
+from cloud_ml.models.storage.objects import StoredObject
 
 SCHEME = "fds://"
 _KEPT_IN_MEMORY = 16 * 2**20

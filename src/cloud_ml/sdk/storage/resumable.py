@@ -31,7 +31,7 @@ from cloud_ml.errors import (
 )
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri
-from cloud_ml.models.storage import (
+from cloud_ml.models.storage.objects import (
     BeginUpload,
     CompleteUpload,
     ReceivedBytes,

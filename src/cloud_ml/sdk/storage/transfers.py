@@ -17,7 +17,7 @@ from typing import IO
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, refuse
-from cloud_ml.models.storage import (
+from cloud_ml.models.storage.objects import (
     BeginUpload,
     CompleteUpload,
     StoredObject,

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloud_ml.errors import CloudMlError
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 from cloud_ml.sdk.trainers.packaging import list_files
 from cloud_ml.sdk.trainers.script_files import REQUIREMENT_FILES, list_imports
 from cloud_ml.text_encoding import decode_text
 
 if TYPE_CHECKING:
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
 
 MODULES: Mapping[str, Sequence[str]] = {
     "pytorch": ("torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning"),

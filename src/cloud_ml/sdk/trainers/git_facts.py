@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.models.diff_masks import without_secrets
-from cloud_ml.models.git import LARGEST_DIFF, without_credentials
+from cloud_ml.models.jobs.git import LARGEST_DIFF, without_credentials
+from cloud_ml.models.secrets.diffs import without_secrets
 
 _TIMEOUT_S = 10.0
 _MOST_FILES = 2000

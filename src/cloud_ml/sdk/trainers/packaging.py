@@ -33,7 +33,12 @@ from typing import IO
 
 from cloud_ml.errors import InvalidRequest, TooLarge
 from cloud_ml.models.common import format_memory, refuse
-from cloud_ml.models.ignoring import DEFAULT_PATTERNS, ENVIRONMENT_MARKS, IGNORE_FILE, IgnoreRules
+from cloud_ml.models.paths.ignoring import (
+    DEFAULT_PATTERNS,
+    ENVIRONMENT_MARKS,
+    IGNORE_FILE,
+    IgnoreRules,
+)
 from cloud_ml.sdk.messages import FileBody
 from cloud_ml.sdk.storage.transfers import file_body
 from cloud_ml.sdk.trainers.script_files import companions

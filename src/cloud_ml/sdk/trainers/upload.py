@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models.common import refuse
-from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.paths.local import local_path
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage.transfers import file_body
 from cloud_ml.sdk.trainers.git_facts import git_facts
 from cloud_ml.sdk.trainers.packaging import Package, pack_source
 
 if TYPE_CHECKING:
-    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.models.jobs.train_job import TrainJob
     from cloud_ml.sdk.storage.client import Storage
 
 

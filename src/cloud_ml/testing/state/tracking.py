@@ -34,7 +34,7 @@ from cloud_ml.domain.tracking.runs import (
 )
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, QuotaExceeded, Unauthenticated
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, PointRange, ReportFile
 from cloud_ml.state.tracking import RunSearch

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.tenancy import Operation
-from cloud_ml.models.admin import AuditLine, AuditPage
+from cloud_ml.models.admin.accounts import AuditLine, AuditPage
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.access.identities import Identities, Identity
 from cloud_ml.usecases.access.permissions import permit

@@ -19,7 +19,8 @@ from cloud_ml.domain.tenancy import (
     permits,
 )
 from cloud_ml.errors import Conflict, NotFound
-from cloud_ml.models import admin, common
+from cloud_ml.models import common
+from cloud_ml.models.admin import accounts
 from cloud_ml.settings import KeySettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.access.identities import Identities, Identity, everything, plausible
@@ -56,7 +57,7 @@ class Keys:
 
     def list(
         self, caller: Identity, org: str | None = None, user: str | None = None
-    ) -> list[admin.AccessKey]:
+    ) -> list[accounts.AccessKey]:
         """Keys, oldest first: those of the organisation for who manages it, else the caller's own.
 
         Raises:
@@ -75,7 +76,7 @@ class Keys:
             if key is not None and self._visible(caller, key) and user in (None, key.spec.user)
         ]
 
-    def describe(self, caller: Identity, access_key: str) -> admin.AccessKey:
+    def describe(self, caller: Identity, access_key: str) -> accounts.AccessKey:
         """One key.
 
         Raises:
@@ -86,12 +87,12 @@ class Keys:
     def create(
         self,
         caller: Identity,
-        wish: admin.KeyWish,
+        wish: accounts.KeyWish,
         org: str | None = None,
         *,
         idempotency_key: str | None = None,
         once: Once | None = None,
-    ) -> admin.NewAccessKey:
+    ) -> accounts.NewAccessKey:
         """Make a key for a user, by default for the caller.
 
         Raises:
@@ -117,10 +118,10 @@ class Keys:
         self,
         caller: Identity,
         access_key: str,
-        change: admin.KeyChange,
+        change: accounts.KeyChange,
         *,
         once: Once | None = None,
-    ) -> admin.AccessKey:
+    ) -> accounts.AccessKey:
         """Enable or disable a key, or the signatures of the original client or of the FDS clients
         for it.
 
@@ -157,11 +158,11 @@ class Keys:
         self,
         caller: Identity,
         access_key: str,
-        rotation: admin.Rotation,
+        rotation: accounts.Rotation,
         *,
         idempotency_key: str | None = None,
         once: Once | None = None,
-    ) -> admin.NewAccessKey:
+    ) -> accounts.NewAccessKey:
         """Make a new key in place of one that ends after the overlap. Until then both work.
 
         The new one is made first: a crash in between leaves a key too many, never one too few.
@@ -183,7 +184,7 @@ class Keys:
                     f"{access_key} does not work any more; create a key instead", field="access_key"
                 )
         user = self._users.find(self._identities.organisation(record.spec.org), record.spec.user)
-        wish = admin.KeyWish(
+        wish = accounts.KeyWish(
             user=record.spec.user,
             legacy_signatures=record.spec.legacy_signatures,
             fds_signatures=record.spec.accepts_fds,
@@ -200,7 +201,7 @@ class Keys:
 
     def revoke(
         self, caller: Identity, access_key: str, *, once: Once | None = None
-    ) -> admin.AccessKey:
+    ) -> accounts.AccessKey:
         """Remove a key for good.
 
         Raises:
@@ -221,8 +222,8 @@ class Keys:
         return self._to_wire(record)
 
     def _make_key(
-        self, user: UserRecord, wish: admin.KeyWish, made_with: str | None, once: Once | None
-    ) -> admin.NewAccessKey:
+        self, user: UserRecord, wish: accounts.KeyWish, made_with: str | None, once: Once | None
+    ) -> accounts.NewAccessKey:
         expires = (
             None
             if wish.expires_in_s is None
@@ -240,7 +241,7 @@ class Keys:
         record = self._store.find(ACCESS_KEY, SYSTEM, made.access_key)
         if record is None:  # revoked within the moment
             raise _absent(made.access_key)
-        return admin.NewAccessKey(key=self._to_wire(record), secret_key=made.secret)
+        return accounts.NewAccessKey(key=self._to_wire(record), secret_key=made.secret)
 
     def _check_room(self, user: UserRecord) -> None:
         """Refuse more keys than a user may have.
@@ -295,9 +296,9 @@ class Keys:
         except NotFound:
             return None
 
-    def _to_wire(self, key: KeyRecord) -> admin.AccessKey:
+    def _to_wire(self, key: KeyRecord) -> accounts.AccessKey:
         spec, role = key.spec, self._role_of(key)
-        return admin.AccessKey(
+        return accounts.AccessKey(
             access_key=key.key.name,
             org=spec.org,
             user=spec.user,

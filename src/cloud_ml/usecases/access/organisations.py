@@ -24,7 +24,8 @@ from cloud_ml.domain.tracking.models import LOGGED_MODEL
 from cloud_ml.domain.tracking.registry import MODEL_VERSION, REGISTERED_MODEL
 from cloud_ml.domain.tracking.runs import RUN
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
-from cloud_ml.models import admin, common
+from cloud_ml.models import common
+from cloud_ml.models.admin import accounts
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.access.identities import Identities, Identity, everything, usable
 from cloud_ml.usecases.access.permissions import permit
@@ -59,7 +60,7 @@ class Organisations:
         self._clock = clock
         self._rights = Rights(store, clock)
 
-    def list(self, caller: Identity) -> list[admin.Organisation]:
+    def list(self, caller: Identity) -> list[accounts.Organisation]:
         """Every organisation for an admin, the own one for everybody else."""
         if not caller.admin:
             return [self.describe(caller, caller.org)]
@@ -73,7 +74,7 @@ class Organisations:
             if record is not None and record.delete_requested_at is None
         ]
 
-    def describe(self, caller: Identity, name: str) -> admin.Organisation:
+    def describe(self, caller: Identity, name: str) -> accounts.Organisation:
         """One organisation.
 
         Raises:
@@ -82,8 +83,8 @@ class Organisations:
         return _to_wire(self._find(caller, name))
 
     def create(
-        self, caller: Identity, wish: admin.NewOrganisation, *, once: Once | None = None
-    ) -> admin.Organisation:
+        self, caller: Identity, wish: accounts.NewOrganisation, *, once: Once | None = None
+    ) -> accounts.Organisation:
         """Make an organisation and its default bucket.
 
         Raises:
@@ -107,10 +108,10 @@ class Organisations:
         self,
         caller: Identity,
         name: str,
-        change: admin.OrganisationChange,
+        change: accounts.OrganisationChange,
         *,
         once: Once | None = None,
-    ) -> admin.Organisation:
+    ) -> accounts.Organisation:
         """Enable or disable an organisation, or change what is known of it.
 
         Raises:
@@ -159,7 +160,7 @@ class Organisations:
 
     def delete(
         self, caller: Identity, name: str, *, once: Once | None = None
-    ) -> admin.Organisation:
+    ) -> accounts.Organisation:
         """Remove an organisation that is disabled and holds nothing any more. Its keys, users and
         secrets go with it.
 
@@ -218,7 +219,7 @@ class Organisations:
             raise NotFound(f"there is no organisation {name[:63]}", field="org", value=name[:63])
         return record
 
-    def _bucket_for(self, wish: admin.NewOrganisation) -> str:
+    def _bucket_for(self, wish: accounts.NewOrganisation) -> str:
         """The name of the default bucket; empty when the obvious one is somebody else's.
 
         Raises:
@@ -239,9 +240,9 @@ def _check_mail(mail: str) -> None:
     common.check_text("mail", mail, limit=254, allow_empty=True)
 
 
-def _to_wire(record: OrganisationRecord) -> admin.Organisation:
+def _to_wire(record: OrganisationRecord) -> accounts.Organisation:
     spec = record.spec
-    return admin.Organisation(
+    return accounts.Organisation(
         name=record.key.name,
         org_id=str(spec.number),
         enabled=usable(record),

@@ -14,8 +14,8 @@ from cloud_ml.domain.records import Record
 from cloud_ml.domain.scopes import Scope, is_covered, known_scopes, parse_scopes
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, Operation, StandingStatus, permits
 from cloud_ml.errors import Conflict, Forbidden, NotFound, Unauthenticated
-from cloud_ml.models import access_tokens as wire
 from cloud_ml.models import common
+from cloud_ml.models.admin import access_tokens as wire
 from cloud_ml.settings import KeySettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.matching import Match

@@ -18,7 +18,8 @@ from cloud_ml.domain.tenancy import (
     permits,
 )
 from cloud_ml.errors import Conflict, Forbidden, NotFound, QuotaExceeded
-from cloud_ml.models import admin, common
+from cloud_ml.models import common
+from cloud_ml.models.admin import accounts
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.access.identities import (
     Identities,
@@ -52,7 +53,7 @@ class Users:
         self._clock = clock
         self._rights = Rights(store, clock)
 
-    def list(self, caller: Identity, org: str | None = None) -> list[admin.User]:
+    def list(self, caller: Identity, org: str | None = None) -> list[accounts.User]:
         """The users, oldest first.
 
         Raises:
@@ -66,7 +67,7 @@ class Users:
         )
         return [_to_wire(record) for record in found if record is not None]
 
-    def describe(self, caller: Identity, name: str, org: str | None = None) -> admin.User:
+    def describe(self, caller: Identity, name: str, org: str | None = None) -> accounts.User:
         """One user.
 
         Raises:
@@ -78,11 +79,11 @@ class Users:
     def create(
         self,
         caller: Identity,
-        wish: admin.NewUser,
+        wish: accounts.NewUser,
         org: str | None = None,
         *,
         once: Once | None = None,
-    ) -> admin.User:
+    ) -> accounts.User:
         """Make a user.
 
         Raises:
@@ -133,11 +134,11 @@ class Users:
         self,
         caller: Identity,
         name: str,
-        change: admin.UserChange,
+        change: accounts.UserChange,
         org: str | None = None,
         *,
         once: Once | None = None,
-    ) -> admin.User:
+    ) -> accounts.User:
         """Give a user another role, or enable or disable it. Its keys work or fail with it,
         everywhere within seconds.
 
@@ -175,7 +176,7 @@ class Users:
 
     def delete(
         self, caller: Identity, name: str, org: str | None = None, *, once: Once | None = None
-    ) -> admin.User:
+    ) -> accounts.User:
         """Remove a user and its keys. What it made belongs to the organisation and stays.
 
         Marked first and removed last, so that a crash in between leaves nothing that works; asking
@@ -283,9 +284,9 @@ def _role(text: str) -> Role:
         raise common.refuse("role", text, "one of " + ", ".join(Role)) from None
 
 
-def _to_wire(record: UserRecord) -> admin.User:
+def _to_wire(record: UserRecord) -> accounts.User:
     spec = record.spec
-    return admin.User(
+    return accounts.User(
         name=record.key.name,
         org=record.key.org,
         role=spec.role.value,

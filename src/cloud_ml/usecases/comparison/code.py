@@ -11,8 +11,8 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.errors import CloudMlError, InvalidRequest
 from cloud_ml.models import codec
 from cloud_ml.models.common import parse_object_uri
-from cloud_ml.models.comparison import ComparedFile
-from cloud_ml.models.diff_masks import without_secrets
+from cloud_ml.models.secrets.diffs import without_secrets
+from cloud_ml.models.tracking.comparison import ComparedFile
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.usecases.storage.objects import Storage
 

@@ -33,14 +33,14 @@ from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models import codec, common
-from cloud_ml.models.comparison import (
+from cloud_ml.models.tracking.comparison import (
     ComparedFile,
     ComparedMetric,
     ComparedRun,
     RunComparison,
     RunDifference,
 )
-from cloud_ml.models.metrics import moment_of, to_wire
+from cloud_ml.models.tracking.metrics import moment_of, to_wire
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import PointRange
 from cloud_ml.state.tracking import RunSearch

@@ -15,8 +15,8 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import CloudMlError, Conflict, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.common import parse_object_uri
-from cloud_ml.models.metrics import to_wire
-from cloud_ml.models.reproduction import Reproduction
+from cloud_ml.models.jobs.reproduction import Reproduction
+from cloud_ml.models.tracking.metrics import to_wire
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.metrics import MetricStore, PointRange

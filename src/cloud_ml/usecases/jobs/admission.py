@@ -14,8 +14,8 @@ from cloud_ml.domain.workloads.worlds import at_least
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, QuotaExceeded
 from cloud_ml.models import common
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.train_job import RoleSpec, TrainJob
+from cloud_ml.models.jobs.train_job import RoleSpec, TrainJob
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.jobs.trainer_uris import parse_trainer_uri

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common, parameter_file
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.recipes.paths import uri_in
 from cloud_ml.usecases.storage.objects import Storage
 

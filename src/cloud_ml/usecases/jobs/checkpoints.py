@@ -14,8 +14,8 @@ from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.domain.workloads import checkpoints as rules
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from cloud_ml.models.checkpoints import JobCheckpoint, JobCheckpoints, NewestCheckpoint
 from cloud_ml.models.common import split_uri
+from cloud_ml.models.jobs.checkpoints import JobCheckpoint, JobCheckpoints, NewestCheckpoint
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.state.base import StateStore

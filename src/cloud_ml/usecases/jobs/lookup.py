@@ -8,7 +8,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.errors import NotFound
 from cloud_ml.models import common
-from cloud_ml.models.job import JobDetails
+from cloud_ml.models.jobs.job import JobDetails
 from cloud_ml.state.base import Page, StateStore
 from cloud_ml.usecases.jobs import members, views
 from cloud_ml.usecases.jobs.finding import Filters

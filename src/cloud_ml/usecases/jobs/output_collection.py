@@ -33,7 +33,7 @@ from cloud_ml.errors import (
     TryAgain,
 )
 from cloud_ml.models import common
-from cloud_ml.models.ignoring import IGNORE_FILE
+from cloud_ml.models.paths.ignoring import IGNORE_FILE
 from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings

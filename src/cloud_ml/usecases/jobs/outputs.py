@@ -13,8 +13,8 @@ from cloud_ml.domain.workloads import outputs as rules
 from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import ObjectUri, parse_object_uri
-from cloud_ml.models.model_files import BEGINNING_BYTES, TEXT_MODELS, begins_as_model
-from cloud_ml.models.outputs import OutputFile, OutputPage, model_at
+from cloud_ml.models.jobs.outputs import OutputFile, OutputPage, model_at
+from cloud_ml.models.services.model_files import BEGINNING_BYTES, TEXT_MODELS, begins_as_model
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.state.base import StateStore

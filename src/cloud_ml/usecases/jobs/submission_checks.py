@@ -16,9 +16,9 @@ from cloud_ml.domain.workloads.spec import WorkloadSpec, change_workload
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import split_uri
-from cloud_ml.models.secret_arguments import fill_masked_arguments
-from cloud_ml.models.secret_commands import fill_masked_command
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.secrets.arguments import fill_masked_arguments
+from cloud_ml.models.secrets.commands import fill_masked_command
 from cloud_ml.recipes.choosing import RECIPES
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.access.identities import Identity

@@ -17,7 +17,7 @@ from cloud_ml.engines.abilities import Reports, Stacks, Usage, UsagePoint
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.gang import GangKey
 from cloud_ml.errors import Conflict, NotFound
-from cloud_ml.models.job import JobProgress, JobStacks, JobTask, JobTasks
+from cloud_ml.models.jobs.job import JobProgress, JobStacks, JobTask, JobTasks
 from cloud_ml.usecases.jobs.members import addresses_of
 
 _SHOWN = 20

@@ -17,8 +17,8 @@ from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict
-from cloud_ml.models.job_clone import JobClone
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.clone import JobClone
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.matching import Match

@@ -17,8 +17,8 @@ from cloud_ml.domain.workloads.recovery import Recoveries
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
-from cloud_ml.models.checkpoints import NewestCheckpoint
-from cloud_ml.models.job import (
+from cloud_ml.models.jobs.checkpoints import NewestCheckpoint
+from cloud_ml.models.jobs.job import (
     Job,
     JobDetails,
     JobEvent,
@@ -30,11 +30,11 @@ from cloud_ml.models.job import (
     JobTaskState,
     JobUsage,
 )
-from cloud_ml.models.metrics import MetricValue
-from cloud_ml.models.outputs import JobOutputs
-from cloud_ml.models.secret import MASK, mask_variables
-from cloud_ml.models.secret_arguments import mask_words, masked_arguments
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.outputs import JobOutputs
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.secrets.arguments import mask_words, masked_arguments
+from cloud_ml.models.secrets.secret import MASK, mask_variables
+from cloud_ml.models.tracking.metrics import MetricValue
 from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.jobs import members
 from cloud_ml.usecases.masking import masked_commands, masked_parameters

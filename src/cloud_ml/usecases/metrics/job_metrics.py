@@ -12,7 +12,7 @@ from cloud_ml.domain.metrics.points import LARGEST_STEP
 from cloud_ml.domain.metrics.series import SOURCES, Series, precedence
 from cloud_ml.errors import NotFound
 from cloud_ml.models import common
-from cloud_ml.models.metrics import (
+from cloud_ml.models.tracking.metrics import (
     JobSeries,
     MetricSeries,
     MetricValue,

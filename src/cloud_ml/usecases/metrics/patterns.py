@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cloud_ml.errors import Unavailable
 from cloud_ml.models import common
-from cloud_ml.models.metric_patterns import is_ready_pattern
+from cloud_ml.models.jobs.metric_patterns import is_ready_pattern
 from cloud_ml.usecases.metrics.parsing import NoParser, PointParser, UnreadableFile
 
 PatternCheck = Callable[[Sequence[str]], None]

@@ -17,7 +17,7 @@ from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, NotFound, TryAgain
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases import usage
 from cloud_ml.usecases.clock import Clock

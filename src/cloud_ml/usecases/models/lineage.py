@@ -12,9 +12,9 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord, export_tag, exp
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.secret_arguments import mask_words
-from cloud_ml.models.service import ServiceLineage, ServiceOrigin
+from cloud_ml.models.secrets.arguments import mask_words
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import ServiceLineage, ServiceOrigin
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.state.base import StateStore

@@ -31,9 +31,9 @@ from cloud_ml.domain.workloads.spec import (
     change_workload,
 )
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.secret_arguments import fill_masked_arguments
-from cloud_ml.models.service import ServiceUpdate
+from cloud_ml.models.secrets.arguments import fill_masked_arguments
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import ServiceUpdate
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit

@@ -13,7 +13,7 @@ from cloud_ml.domain.services.releases import redeploy
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.access.identities import Identity
 

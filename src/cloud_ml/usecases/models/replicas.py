@@ -20,7 +20,7 @@ from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.models.common import refuse
-from cloud_ml.models.service import (
+from cloud_ml.models.services.service import (
     CallMetrics,
     ModelSignature,
     ModelTensor,

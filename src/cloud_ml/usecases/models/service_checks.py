@@ -19,7 +19,7 @@ from cloud_ml.domain.workloads.spec import (
 )
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases import usage
 from cloud_ml.usecases.jobs import admission

@@ -20,10 +20,10 @@ from cloud_ml.domain.services.status import (
 )
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.secret import mask_variables
-from cloud_ml.models.secret_arguments import masked_arguments
-from cloud_ml.models.service import (
+from cloud_ml.models.secrets.arguments import masked_arguments
+from cloud_ml.models.secrets.secret import mask_variables
+from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import (
     EarlierRelease,
     EndedReplica,
     FailedUpdate,

@@ -16,8 +16,9 @@ from cloud_ml.errors import (
     TooLarge,
     Unavailable,
 )
-from cloud_ml.models import batches, common
-from cloud_ml.models.storage import BatchOutcome, BatchOutcomes
+from cloud_ml.models import common
+from cloud_ml.models.storage import batches
+from cloud_ml.models.storage.objects import BatchOutcome, BatchOutcomes
 from cloud_ml.objects.base import ObjectStore, ObjectWriter
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import StorageSettings

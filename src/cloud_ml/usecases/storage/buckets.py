@@ -27,7 +27,7 @@ from cloud_ml.errors import (
     RequestError,
 )
 from cloud_ml.models import common
-from cloud_ml.models.storage import Bucket
+from cloud_ml.models.storage.objects import Bucket
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.matching import EVERYTHING, Match

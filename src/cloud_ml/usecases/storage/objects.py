@@ -12,8 +12,8 @@ from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
 from cloud_ml.errors import NotFound, OutOfSpace, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import memory_bytes
-from cloud_ml.models.escaping import escaped_whole, unescape_path
-from cloud_ml.models.storage import (
+from cloud_ml.models.paths.escaping import escaped_whole, unescape_path
+from cloud_ml.models.storage.objects import (
     Bucket,
     BucketUsage,
     CopyObject,

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from cloud_ml.errors import Conflict, NotFound, Unauthenticated
 from cloud_ml.models import common
-from cloud_ml.models.storage import (
+from cloud_ml.models.storage.objects import (
     BeginUpload,
     CompleteUpload,
     ReceivedBytes,

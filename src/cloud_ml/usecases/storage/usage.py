@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cloud_ml.errors import NotFound
-from cloud_ml.models.storage import BucketUsage
+from cloud_ml.models.storage.objects import BucketUsage
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.settings import StorageSettings
 from cloud_ml.usecases.clock import Clock

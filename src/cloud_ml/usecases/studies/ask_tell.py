@@ -15,14 +15,14 @@ from cloud_ml.domain.studies.spec import STUDY, StudyRecord, StudyStatus, TrialS
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.errors import Conflict, StaleRevision, Unavailable
-from cloud_ml.models.ask_tell import (
+from cloud_ml.models.common import refuse
+from cloud_ml.models.studies.ask_tell import (
     AskedTrial,
     AskTrial,
     ReportTrial,
     TellTrial,
     TrialAdvice,
 )
-from cloud_ml.models.common import refuse
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.tuning import qmc

@@ -14,7 +14,7 @@ from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import StudySpec
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.models.study import QueuedTrials, StudyExtension
+from cloud_ml.models.studies.study import QueuedTrials, StudyExtension
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.usecases.studies.spaces import change_space, read_parameters_as

@@ -7,7 +7,7 @@ from dataclasses import replace
 from cloud_ml.domain.studies.spec import StudySpec
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_count, refuse
-from cloud_ml.models.study import KeptCheckpoints
+from cloud_ml.models.studies.study import KeptCheckpoints
 from cloud_ml.settings.studies import StudySettings
 
 _ALL = "all"

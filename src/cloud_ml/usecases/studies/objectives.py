@@ -8,8 +8,8 @@ from typing import Any
 from cloud_ml.domain.studies.ranking import costs_of, front_trials, sign_of
 from cloud_ml.domain.studies.spec import Goal, Objective, StudyRecord, TrialState, TrialStatus
 from cloud_ml.models.common import refuse
-from cloud_ml.models.pareto import hypervolume
-from cloud_ml.models.study import Trial
+from cloud_ml.models.studies.pareto import hypervolume
+from cloud_ml.models.studies.study import Trial
 
 MOST_OBJECTIVES = 4
 _GOALS = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from cloud_ml.domain.studies.optuna_records import STUDY_LABEL_OF_JOBS, OptunaStudy
 from cloud_ml.domain.studies.spec import Goal, Objective, StudySpec
 from cloud_ml.errors import Forbidden
-from cloud_ml.models.study import NewStudy
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.usecases.access.identities import Identity
 

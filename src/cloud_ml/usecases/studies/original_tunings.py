@@ -20,10 +20,10 @@ from cloud_ml.domain.studies.spec import (
     trial_name,
 )
 from cloud_ml.models import codec
-from cloud_ml.models.hp_documents import METRIC, check_tuning
-from cloud_ml.models.secret import MASK
-from cloud_ml.models.study import NewStudy
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.secrets.secret import MASK
+from cloud_ml.models.studies.hp_documents import METRIC, check_tuning
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.usecases.masking import masked_parameters
 
 _GOALS = {"MINIMIZE": Goal.MINIMIZE, "MAXIMIZE": Goal.MAXIMIZE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloud_ml.domain.studies.population import OPTIONS, Population, parse_population
 from cloud_ml.domain.studies.samplers import is_sampler
 from cloud_ml.models.common import refuse
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.tuning.algorithms import PBT
 
 GENERATIONS = 10

@@ -22,13 +22,13 @@ from cloud_ml.domain.studies.spec import (
 )
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.common import refuse
-from cloud_ml.models.metrics import to_wire
-from cloud_ml.models.study_readouts import (
+from cloud_ml.models.studies.readouts import (
     ParameterImportance,
     StudyCurves,
     StudyImportance,
     TrialCurve,
 )
+from cloud_ml.models.tracking.metrics import to_wire
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import PointRange
 from cloud_ml.tuning.algorithms import has_numeric

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.metrics.series import EVENT_FILES, LOG, Series, precedence
-from cloud_ml.models.metric_patterns import pattern_of_metric
+from cloud_ml.models.jobs.metric_patterns import pattern_of_metric
 from cloud_ml.state.base import StateStore
 
 _MOST_NAMES = 100

@@ -32,8 +32,8 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.common import duration_text, refuse, split_uri
-from cloud_ml.models.study import STUDIES, NewStudy, Study, Trial
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.studies.study import STUDIES, NewStudy, Study, Trial
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.tuning.algorithms import suggest

@@ -16,7 +16,7 @@ from cloud_ml.domain.studies.spec import (
 )
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.tuning.algorithms import LEARNING_FROM_OTHERS, learns_from_others
 

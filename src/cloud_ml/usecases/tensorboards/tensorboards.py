@@ -28,7 +28,7 @@ from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import format_memory, parse_object_uri, refuse
-from cloud_ml.models.tensorboard import (
+from cloud_ml.models.tracking.tensorboard import (
     TENSORBOARDS,
     NewTensorBoard,
     OpenedTensorBoard,

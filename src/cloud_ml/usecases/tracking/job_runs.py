@@ -10,8 +10,8 @@ from cloud_ml.domain.tracking.arguments import as_parameters, parameters_of
 from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT, EXPERIMENT_LABEL, NewRun
 from cloud_ml.domain.workloads.spec import Program
 from cloud_ml.models import parameter_file
-from cloud_ml.models.secret import masked_value
-from cloud_ml.models.secret_arguments import mask_words
+from cloud_ml.models.secrets.arguments import mask_words
+from cloud_ml.models.secrets.secret import masked_value
 from cloud_ml.usecases.access.identities import Identity
 
 ExperimentOf = Callable[[Identity, str], str]

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any
 
 from cloud_ml.domain.tracking.runs import Experiment
-from cloud_ml.models.metrics import format_milliseconds, moment_of, to_wire
-from cloud_ml.models.run import Run, RunExperiment
+from cloud_ml.models.tracking.metrics import format_milliseconds, moment_of, to_wire
+from cloud_ml.models.tracking.run import Run, RunExperiment
 from cloud_ml.usecases.tracking.runs import LoggedRun
 
 

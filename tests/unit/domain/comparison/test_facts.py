@@ -8,7 +8,7 @@ from cloud_ml.domain.comparison.ranking import differing_facts
 from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.engines.local.probe import processor_name
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.usecases.comparison.inputs import input_uris
 
 STATUS = WorkloadStatus(trainer_digest="d1", environment_lock="numpy==2.0.0\nSix_x==1.0 --hash=y\n")

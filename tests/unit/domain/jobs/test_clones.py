@@ -6,8 +6,8 @@ import pytest
 
 from cloud_ml.domain.jobs.clones import clone_job, with_arguments
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.job_clone import JobClone
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.clone import JobClone
+from cloud_ml.models.jobs.train_job import TrainJob
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.jobs import spec_of
 
 TORCH = {"framework": "pytorch"}

@@ -9,8 +9,8 @@ import pytest
 from cloud_ml.domain.jobs.roles import recipe_of
 from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.recipes import RECIPE_NAMES
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.recipes import RECIPE_NAMES
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.recipes.choosing import RECIPES
 from support.jobs import spec_of
 

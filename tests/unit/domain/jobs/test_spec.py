@@ -10,7 +10,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.workloads.spec import Desired, Resources, change_workload
 from cloud_ml.models import codec
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from support.jobs import spec_of
 
 

@@ -33,7 +33,7 @@ from cloud_ml.domain.studies.spec import (
 )
 from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.domain.studies.values import Suggestion
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.tuning.algorithms import suggest
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)

@@ -11,8 +11,8 @@ from cloud_ml.domain.services import spec as services
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.workloads.spec import change_workload
 from cloud_ml.models import codec
-from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.jobs.train_job import TrainJob
+from cloud_ml.models.services.model_service import ModelService
 
 STORED = json.loads(Path(__file__).with_name("stored_0_1.json").read_text())
 JOB = TrainJob(

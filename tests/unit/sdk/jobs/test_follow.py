@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cloud_ml.errors import NotFound, TransportError
-from cloud_ml.models.job import Job
+from cloud_ml.models.jobs.job import Job
 from cloud_ml.sdk.jobs.follow import follow_log
 from cloud_ml.sdk.pieces import LastLines
 from cloud_ml.sdk.retries import RetryPolicy

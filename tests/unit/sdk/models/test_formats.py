@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.outputs import model_at
+from cloud_ml.models.jobs.outputs import model_at
 from cloud_ml.sdk.jobs.output_paths import OutputSource, version_keys
 from cloud_ml.sdk.models.folders import files_of
 from cloud_ml.serving.versions.single_model import base_of

@@ -12,8 +12,8 @@ from cloud_ml.domain.jobs.roles import recipe_of
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.trainers import detect
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.restart import Restart, RestartRule
-from cloud_ml.models.train_job import RoleSpec, TrainJob
+from cloud_ml.models.jobs.restart import Restart, RestartRule
+from cloud_ml.models.jobs.train_job import RoleSpec, TrainJob
 from cloud_ml.sdk.trainers import code_recipe
 from cloud_ml.sdk.trainers.code_recipe import CodeRecipe, recipe_of_code
 from support.fake_server import FakeServer, Reply, Seen, refusal

@@ -25,7 +25,7 @@ from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
-from cloud_ml.models.study import STUDIES, NewStudy, QueuedTrials, Study, StudyExtension
+from cloud_ml.models.studies.study import STUDIES, NewStudy, QueuedTrials, Study, StudyExtension
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from cloud_ml.tuning.tuner import Tuner

@@ -12,7 +12,7 @@ from cloud_ml.domain.metrics.series import MetricLimits
 from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import Conflict, InvalidRequest
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 from unit.usecases.studies.test_studies import JOB

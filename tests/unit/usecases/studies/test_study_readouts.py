@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.study import NewStudy
 from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 from unit.usecases.studies.test_studies import JOB
 

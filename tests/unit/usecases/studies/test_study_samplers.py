@@ -13,7 +13,7 @@ import pytest
 
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.study import NewStudy, StudyExtension
+from cloud_ml.models.studies.study import NewStudy, StudyExtension
 from cloud_ml.tuning import algorithms
 from unit.usecases.studies.test_studies import JOB, World, world
 

@@ -10,7 +10,7 @@ import pytest
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import Conflict, InvalidRequest
-from cloud_ml.models.study import KeptCheckpoints, NewStudy, QueuedTrials, StudyExtension
+from cloud_ml.models.studies.study import KeptCheckpoints, NewStudy, QueuedTrials, StudyExtension
 from cloud_ml.usecases.studies.spaces import change_space
 from unit.usecases.studies.test_studies import JOB, World, world
 

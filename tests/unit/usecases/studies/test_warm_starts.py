@@ -10,7 +10,7 @@ import pytest
 from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.studies.spec import STUDY, PriorTrial
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.studies.study import NewStudy
 from cloud_ml.usecases.studies.warm_starts import _newest
 from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 from unit.usecases.studies.test_studies import JOB

@@ -20,7 +20,7 @@ from cloud_ml.domain.workloads.outputs import StoredOutputs
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.gateway.used_tickets import UsedTickets
-from cloud_ml.models.tensorboard import TENSORBOARDS
+from cloud_ml.models.tracking.tensorboard import TENSORBOARDS
 from cloud_ml.tensorboard.run_folders import RunFolder, RunFolders
 from support.platform import TRAINER, Served
 

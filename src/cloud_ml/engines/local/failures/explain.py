@@ -11,7 +11,7 @@ from cloud_ml.engines.local.failures import excerpt, files, modules, signals
 from cloud_ml.engines.local.failures.excerpt import Excerpt
 from cloud_ml.engines.local.failures.files import CodeFolder
 from cloud_ml.environments.trainers import python2
-from cloud_ml.models.secret_commands import mask_command
+from cloud_ml.models.secrets.commands import mask_command
 
 LONGEST = 900
 """Characters of a whole message."""

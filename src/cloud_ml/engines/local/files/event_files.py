@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloud_ml.engines.abilities import EventFile, EventFiles
-from cloud_ml.models.ignoring import ENVIRONMENT_MARKS
+from cloud_ml.models.paths.ignoring import ENVIRONMENT_MARKS
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a job may have put a pipe there, and opening it would wait for a writer. O_NOCTTY: a

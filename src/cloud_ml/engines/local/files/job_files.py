@@ -20,7 +20,7 @@ from cloud_ml.engines.local.files import working_directory
 from cloud_ml.engines.local.files.job_links import LinkedFile, LinkResolver
 from cloud_ml.engines.local.files.working_directory import Manifest
 from cloud_ml.engines.local.isolation.etc import HOME
-from cloud_ml.models.ignoring import ENVIRONMENT_MARKS
+from cloud_ml.models.paths.ignoring import ENVIRONMENT_MARKS
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe that a job has put in the place of a file would wait for ever.

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cloud_ml.domain.observed import UnsavedFiles
-from cloud_ml.models.escaping import escape_path
+from cloud_ml.models.paths.escaping import escape_path
 
 MAX_ENTRIES = 500
 """Files and folders that are looked at for one attempt."""

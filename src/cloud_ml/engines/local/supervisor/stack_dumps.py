@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.logs.merged_log import TaskWriter, write_line
 from cloud_ml.engines.local.small_files import content
-from cloud_ml.models.escaping import escape_path
+from cloud_ml.models.paths.escaping import escape_path
 from cloud_ml.process_handles import ProcessHandle
 
 SIGNAL = signal.SIGURG

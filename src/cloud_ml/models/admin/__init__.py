@@ -1,0 +1,1 @@
+"""Organisations, users, access keys, access tokens, quotas and the audit log."""

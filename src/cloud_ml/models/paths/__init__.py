@@ -1,0 +1,1 @@
+"""Names of files: wildcards, what stays behind, escapes, the home folder. Pure."""

@@ -1,0 +1,1 @@
+"""Secrets, and what is masked where one may stand: variables, arguments, commands, diffs."""

@@ -1,0 +1,29 @@
+"""What the modern surface answers about the server and about the caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhoAmI:
+    """Whom the server takes the caller for."""
+
+    org: str
+    org_id: str
+    user: str
+    role: str
+    default_bucket: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerInfo:
+    """What answers: its version and what this machine gives to jobs.
+
+    ``isolation`` maps a fence (sandbox, limits, network, …) to what is in force; ``missing`` lists
+    sentences that say what the machine lacks and how to get it.
+    """
+
+    version: str
+    isolation: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)

@@ -1,0 +1,1 @@
+"""Buckets, objects and uploads, and many small objects in one body."""

@@ -1,0 +1,1 @@
+"""Runs, their metrics and differences, and TensorBoards."""
