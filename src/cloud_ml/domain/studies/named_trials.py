@@ -18,7 +18,8 @@ def check_trial(
     field: str,
     constraints: tuple[str, ...] = (),
 ) -> Parameters:
-    """The parameters of a trial that a user names; without a space any are allowed.
+    """The parameters of a trial that a user names; without a space any are allowed. A parameter with
+    a single value may be left out, as it is known.
 
     Raises:
         InvalidRequest: A parameter is unknown, missing or not active, its value is none or outside
@@ -30,10 +31,22 @@ def check_trial(
             allowed = f"one of {', '.join(sorted(known))}" if known else "a name of a flag"
             raise refuse(field, name, allowed)
         check_value(f"{field}.{name}", value)
+    trial = _with_constants(space, trial)
     for parameter in space:
         _check_presence(parameter, trial, field)
     _check_constraints(constraints, trial, field)
-    return dict(trial)
+    return trial
+
+
+def _with_constants(space: Sequence[Parameter], trial: Mapping[str, Any]) -> Parameters:
+    """The trial with the single values of active parameters that it leaves out. A space has each
+    parameter behind those that decide whether it is active.
+    """
+    full = dict(trial)
+    for parameter in space:
+        if parameter.constant and parameter.name not in full and is_active(parameter, full):
+            full[parameter.name] = parameter.values[0]
+    return full
 
 
 def _check_constraints(constraints: tuple[str, ...], trial: Mapping[str, Any], field: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.envelopes import reduce
 from cloud_ml.domain.metrics.points import Point
+from cloud_ml.domain.studies.named_trials import fits
 from cloud_ml.domain.studies.optuna_views import space_of
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
@@ -87,9 +88,10 @@ class StudyReadouts:
         key = (record.key.uid, record.revision, metric)
         if (kept := self._kept.get(key)) is not None:
             return kept
-        trials = [one for one in record.status.trials if one.state is TrialState.COMPLETED]
+        trials = _completed_trials(record)
         if len(trials) < LEAST_TRIALS:
-            said = f"{len(trials)} trials of {record.key.name} have completed"
+            within = " in its space of now" if record.spec.space_changed else ""
+            said = f"{len(trials)} trials of {record.key.name} have completed{within}"
             raise Conflict(f"{said}; importance takes {LEAST_TRIALS}", field="trials")
         if not has_numeric():
             raise Conflict(
@@ -99,7 +101,7 @@ class StudyReadouts:
         space = _space_of(record, trials)
         if not space:
             raise Conflict(f"all parameters of {record.key.name} are constant", field="space")
-        spec = replace(seeded(record), space=space, metric=metric, further=())
+        spec = _narrow_spec(seeded(record), space, metric)
         trials = [_narrow_to(record.spec, metric, trial) for trial in trials]
         problem = problem_of(spec, trials, len(trials))
         found = await self._tuner.importance(problem, org=caller.org)
@@ -168,6 +170,37 @@ def _metric_of(spec: StudySpec, objective: str | None) -> str:
     if objective in (None, *metrics):
         return objective or spec.metric
     raise refuse("objective", objective, ", ".join(metrics))
+
+
+def _completed_trials(record: StudyRecord) -> list[TrialStatus]:
+    """The trials that have completed. Once the space has changed, only those that are of it."""
+    spec = record.spec
+    trials = [one for one in record.status.trials if one.state is TrialState.COMPLETED]
+    if not spec.space_changed:
+        return trials
+    return [one for one in trials if fits(spec.space, spec.constraints, one.parameters)]
+
+
+def _narrow_spec(spec: StudySpec, space: tuple[Parameter, ...], metric: str) -> StudySpec:
+    """A study of the parameters that may change and of one objective. Trials are chosen before, by
+    the whole space: to this one, a trial with a constant would be none of its own.
+    """
+    at = [one.metric for one in spec.objectives].index(metric)
+    prior = tuple(
+        replace(one, costs=one.costs[at : at + 1])
+        for one in spec.prior
+        if not spec.space_changed or fits(spec.space, spec.constraints, one.parameters)
+    )
+    goal = spec.objectives[at].goal
+    return replace(
+        spec,
+        space=space,
+        metric=metric,
+        goal=goal,
+        further=(),
+        prior=prior,
+        space_changed=False,
+    )
 
 
 def _narrow_to(spec: StudySpec, metric: str, trial: TrialStatus) -> TrialStatus:

@@ -116,3 +116,17 @@ def test_a_constant_is_a_value_that_all_trials_have() -> None:
         parse_space({"epochs": {"value": 3, "min": 1}})
     with pytest.raises(InvalidRequest, match=r"space\.epochs\.value"):
         parse_space({"epochs": {"value": None}})
+
+
+def test_a_trial_of_a_users_own_may_leave_out_constants() -> None:
+    space = parse_space(
+        {
+            "o": ["adam", "sgd"],
+            "batch": {"value": 32},
+            "m": {"value": 0.9, "active_if": {"o": "sgd"}},
+        }
+    )
+    assert check_trial(space, {"o": "adam"}, "trials[0]") == {"o": "adam", "batch": 32}
+    assert check_trial(space, {"o": "sgd"}, "trials[0]") == {"o": "sgd", "batch": 32, "m": 0.9}
+    with pytest.raises(InvalidRequest, match="one of \\[32\\]"):
+        check_trial(space, {"o": "adam", "batch": 64}, "trials[0]")

@@ -71,3 +71,22 @@ async def test_a_study_of_named_trials_has_the_values_that_they_have(world: Worl
     found = await world.loops.importance("rates")
     assert [one.name for one in found.parameters] == ["lr", "o"]
     assert found.parameters[0].fanova > 0.5
+
+
+async def test_a_study_with_a_constant_has_an_importance_after_its_space_has_changed(
+    world: World,  # noqa: F811
+) -> None:
+    space = {**_SPACE, "batch": {"value": 32}}
+    study = await world.loops.local("rates", space, algorithm="random", max_trials=20, seed=1)
+    while (trial := await study.ask()) is not None:
+        await study.tell(trial, trial.parameters["lr"])
+    await world.loops.extend("rates", 1, space={"lr": {"min": 0.0, "max": 0.6}})
+    trials = (await world.loops.describe("rates")).trials
+    kept = [one for one in trials if one.parameters["lr"] <= 0.6]
+    assert 5 <= len(kept) < 20
+    found = await world.loops.importance("rates")
+    assert found.trials == len(kept), "trials beyond the new space say nothing about it"
+    assert [one.name for one in found.parameters] == ["lr", "layers"]
+    await world.loops.extend("rates", 1, space={"lr": {"min": 5.0, "max": 6.0}})
+    with pytest.raises(Conflict, match="0 trials of rates have completed in its space of now"):
+        await world.loops.importance("rates")
