@@ -13,7 +13,7 @@ import pytest
 import cloud_ml
 
 COPY = Path(cloud_ml.__file__).parent / "environments" / "compat" / "job"
-MODULES = ("cloud_ml_fsspec.py", "cloud_ml_fsspec_import.py")
+MODULES = ("cloud_ml_fsspec.py", "cloud_ml_fsspec_import.py", "cloud_ml_job_import.py")
 _AS_IN_A_JOB = f"import site; site.addsitedir({str(COPY)!r})\n"
 _OUTCOMES = """
 import fsspec

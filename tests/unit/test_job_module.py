@@ -50,6 +50,25 @@ def test_it_is_there_with_and_without_an_installed_sdk(sdk: bool, tmp_path: Path
     assert (tmp_path / "checkpoints").is_dir()
 
 
+@pytest.mark.parametrize("statement", ["from cloud_ml import job", "import cloud_ml.job as job"])
+def test_it_is_there_beside_an_sdk_without_it(statement: str, tmp_path: Path) -> None:
+    sdk = tmp_path / "sdk" / "cloud_ml"
+    sdk.mkdir(parents=True)
+    (sdk / "__init__.py").write_text("def __getattr__(name): raise AttributeError(name)")
+    (sdk / "client.py").write_text("CloudMlClient = 'that of the SDK'")
+    code = f"""
+import site, sys
+site.addsitedir({str(COPY)!r})
+sys.path.insert(0, {str(sdk.parent)!r})
+from cloud_ml.client import CloudMlClient
+print("cloud_ml_job_import" in sys.modules, CloudMlClient)
+{statement}
+print(job.__file__)
+"""
+    said = subprocess.check_output([sys.executable, "-S", "-c", code], cwd=tmp_path, text=True)
+    assert said.splitlines() == ["False that of the SDK", str(COPY / "cloud_ml" / "job.py")]
+
+
 def test_the_newest_that_is_there_is_handed_on(folder: Path) -> None:
     assert job.latest() is None
     for step in (1, 2, 3):
