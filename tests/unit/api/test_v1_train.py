@@ -391,10 +391,23 @@ async def test_members_for_which_an_elastic_job_has_no_room_wait(served: Served)
     assert set(second) == set(first)
 
 
+async def test_the_name_of_a_cluster_deletes_all_of_its_members(served: Served) -> None:
+    await submitted(served, job_name="linear", worker_count=2, recipe="cluster")
+    await submitted(served, job_name="linear-2", worker_count=1, recipe="cluster")
+    answer = await served.member.original("DELETE", f"{TRAIN}/linear?is_cluster_name=True")
+    assert (answer.status, answer.json()["job_name"]) == (200, "linear")
+    for name in ("linear", "linear-worker-0", "linear-worker-1"):
+        found = (await served.member.original("GET", f"{TRAIN}/{name}")).json()
+        assert (found["job_name"], found["state"]) == (name, "deleting")
+    other = (await served.member.original("GET", f"{TRAIN}/linear-2-worker-0")).json()
+    assert other["state"] == "enqueued"
+
+
 async def test_a_member_is_not_deleted_alone(served: Served) -> None:
     await submitted(served, job_name="linear", worker_count=1)
-    answer = await served.member.original("DELETE", f"{TRAIN}/linear-worker-0")
-    assert (answer.status, "belongs to linear" in answer.json()["message"]) == (409, True)
+    for query in ("", "?is_cluster_name=True"):
+        answer = await served.member.original("DELETE", f"{TRAIN}/linear-worker-0{query}")
+        assert (answer.status, "belongs to linear" in answer.json()["message"]) == (409, True)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,8 @@ def test_pytorch_has_ranks_over_all_tasks() -> None:
     assert (one["RANK"], one["WORLD_SIZE"], one["LOCAL_RANK"]) == ("1", "2", "0")
     assert (one["MASTER_ADDR"], one["MASTER_PORT"]) == ("worker-0", "20000")
     assert (one["PET_NNODES"], one["PET_NODE_RANK"]) == ("2", "1")
+    assert (one["GROUP_RANK"], one["LOCAL_WORLD_SIZE"]) == ("1", "1")
+    assert (one["PET_MASTER_ADDR"], one["PET_MASTER_PORT"]) == ("worker-0", "20000")
     assert one["GLOO_SOCKET_IFNAME"] == "lo"
     assert one["TORCHELASTIC_RUN_ID"] == gang.key.job_uid
     assert one["TORCHELASTIC_RESTART_COUNT"] == str(gang.key.attempt - 1)
@@ -197,6 +199,8 @@ def test_jax_has_a_coordinator() -> None:
     assert one["JAX_COORDINATOR_ADDRESS"] == "worker-0:20000"
     assert (one["JAX_NUM_PROCESSES"], one["JAX_PROCESS_ID"]) == ("2", "1")
     assert one["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == "worker-0:20000"
+    keras = ("KERAS_DISTRIBUTION_NUM_PROCESSES", "KERAS_DISTRIBUTION_PROCESS_ID")
+    assert tuple(one[name] for name in keras) == ("2", "1")
 
 
 def test_xgboost_has_a_tracker_at_its_first_worker() -> None:
