@@ -269,11 +269,13 @@ class Connection:
 
     def _connect(self):
         host, _, port = self._address.rpartition(":")
+        delay_s = _RETRY_S
         while self._lines is None:
             try:
                 self._lines = socket.create_connection((host, int(port))).makefile("rw")
             except ConnectionRefusedError:
-                time.sleep(_RETRY_S)
+                time.sleep(delay_s)
+                delay_s = min(2 * delay_s, _IDLE_S)
 
 
 def state_of(server):

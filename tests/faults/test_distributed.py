@@ -99,7 +99,10 @@ def holds_for(death: Death) -> list[Hold]:
     victim = task_of(death)
     trains = death.who not in ("ps", "evaluator")
     if death.moment == "start":
-        end = [] if trains or death.who == "ps" else [("finishing", leader)]
+        # An evaluator is ended with the others. One that dies needs the time for it; one that hangs
+        # is to hold up nobody.
+        stays = death.who == "evaluator" and death.cause != "hang"
+        end = [("finishing", leader)] if stays else []
         return [("start", victim), *end]
     if death.moment == "saving" or not trains:
         return [(death.moment, leader)]
@@ -132,6 +135,8 @@ def let_go_on(death: Death, scene: Scene) -> None:
     """Open the gates of those who live on, after the death has had its effect."""
     if death.follows == "task":
         scene.await_restart()
+    elif death.follows == "nothing" and death.cause == "hang":
+        return
     elif death.follows == "nothing" and death.who not in PLATFORM:
         scene.await_end_of_task()
     elif death.follows != "nothing":
