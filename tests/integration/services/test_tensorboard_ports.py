@@ -16,7 +16,7 @@ import pytest
 
 from cloud_ml.engines.local.isolation.sandbox import find_bwrap
 from cloud_ml.models.tracking.tensorboard import NewTensorBoard
-from support.browser import FETCH, Browser
+from support.browser import FETCH, Browser, Page
 from support.event_files import TUNED
 from support.gateway_process import free_port
 from support.server import RealServer, eventually, serving
@@ -96,11 +96,19 @@ def shown(
         assert browser.get(url).status == 303
         asked = f"{boards.describe('curves').address}/data/plugin/scalars"
 
+        pages: list[Page] = []
+
         def tags() -> bool:
-            page = browser.get(f"{asked}/tags", FETCH)
+            pages.append(page := browser.get(f"{asked}/tags", FETCH))
             return page.status == 200 and set(page.json()) == {"one"}
 
-        eventually(tags, "the run is shown", limit_s=120)
+        try:
+            eventually(tags, "the run is shown", limit_s=120)
+        except AssertionError as error:
+            error.add_note(f"of {len(pages)} answers the last is {pages[-1]}")
+            error.add_note(server.cli("tensorboard", "describe", "curves").out)
+            error.add_note(server.cli("tensorboard", "logs", "curves").out)
+            raise
         points = browser.get(f"{asked}/scalars?run=one&tag={_METRIC}", FETCH).json()
         assert [step for _, step, _ in points] == [0, 10_000, 20_000]
         name = urlsplit(boards.describe("curves").address).hostname or ""
