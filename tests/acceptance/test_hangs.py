@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cloud_ml.cli.display import figures
-from cloud_ml.cli.jobs.task_table import progress_words
+from cloud_ml.cli.display.task_table import progress_words
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models.jobs.job import Job

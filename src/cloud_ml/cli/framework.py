@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completing import framework_names
+from cloud_ml.cli.completion.candidates import framework_names
 from cloud_ml.cli.display.output import echo, echo_as, echo_facts, echo_table, note, output_option
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.session import Session, pass_session

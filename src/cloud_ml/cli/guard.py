@@ -120,7 +120,7 @@ def _tell_usage(error: click.UsageError) -> int:
 def _usage_message(error: click.UsageError) -> str:
     if not isinstance(error, click.NoSuchOption):
         return error.format_message()
-    from cloud_ml.cli.suggestions import explain_unknown_option
+    from cloud_ml.cli.suggestions.unknown_words import explain_unknown_option
 
     return explain_unknown_option(error)
 

@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
         name = next((one for one in known if spelled(one) == spelled(given)), given)
         if name in known or given.startswith("-"):
             return super().resolve_command(ctx, [name, *args[1:]])
-        from cloud_ml.cli.suggestions import explain_unknown_command, find_alias
+        from cloud_ml.cli.suggestions.unknown_words import explain_unknown_command, find_alias
 
         if words := find_alias(ctx.command_path, spelled(given), known):
             return super().resolve_command(ctx, [*words, *args[1:]])

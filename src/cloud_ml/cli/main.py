@@ -19,14 +19,14 @@ COMMANDS = {
         "cloud_ml.cli.admin:admin", "Organisations, users, keys, quotas and the audit log."
     ),
     "completion": Lazy(
-        "cloud_ml.cli.completion:completion",
+        "cloud_ml.cli.completion.script:completion",
         "Print the script that makes a shell complete commands.",
     ),
-    "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
+    "config": Lazy("cloud_ml.cli.credentials.config:config", "Servers and keys: init, show, use."),
     "doctor": Lazy("cloud_ml.cli.server.doctor:doctor", "Check this machine and report problems."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "Frameworks that jobs can use."),
     "hp": Lazy(
-        "cloud_ml.cli.studies:studies",
+        "cloud_ml.cli.studies.group:studies",
         "Studies: searches for the arguments with which a job does best.",
     ),
     "jobs": Lazy(
@@ -35,15 +35,19 @@ COMMANDS = {
     "models": Lazy(
         "cloud_ml.cli.models.group:models", "Model services: create, call, follow, change, delete."
     ),
-    "org_id": Lazy("cloud_ml.cli.identity:org_id", "Print the number of your organisation."),
+    "org_id": Lazy(
+        "cloud_ml.cli.credentials.identity:org_id", "Print the number of your organisation."
+    ),
     "quota": Lazy(
         "cloud_ml.cli.quota.group:quota", "Limits of your organisation, and what is used of them."
     ),
     "runs": Lazy(
-        "cloud_ml.cli.runs:runs", "Jobs and other runs: list them by metrics and parameters."
+        "cloud_ml.cli.tracking.runs:runs",
+        "Jobs and other runs: list them by metrics and parameters.",
     ),
     "secret": Lazy(
-        "cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs: create, list, delete."
+        "cloud_ml.cli.credentials.secret:secret",
+        "Passwords, tokens and keys for jobs: create, list, delete.",
     ),
     "server": Lazy(
         "cloud_ml.cli.server.group:server", "Run the platform on this machine.", extra="server"
@@ -52,30 +56,40 @@ COMMANDS = {
         "cloud_ml.cli.storage.group:storage", "Buckets and objects: ls, cp, cat, rm, mb."
     ),
     "tensorboard": Lazy(
-        "cloud_ml.cli.tensorboards:tensorboards", "TensorBoards: create, open, list, delete."
+        "cloud_ml.cli.tracking.tensorboards:tensorboards",
+        "TensorBoards: create, open, list, delete.",
     ),
     "token": Lazy(
-        "cloud_ml.cli.token:token", "Access tokens for curl and programs without the SDK."
+        "cloud_ml.cli.credentials.token:token",
+        "Access tokens for curl and programs without the SDK.",
     ),
-    "ls": Lazy("cloud_ml.cli.shortcuts:ls", "List jobs, or the objects below fds://bucket/path."),
-    "ps": Lazy("cloud_ml.cli.shortcuts:ps", "List jobs.", hidden=True),
-    "run": Lazy("cloud_ml.cli.shortcuts:run", "Submit a train job and follow it."),
-    "logs": Lazy("cloud_ml.cli.shortcuts:logs", "Print the output of a job or a model service."),
-    "status": Lazy("cloud_ml.cli.shortcuts:status", "Describe a job or a model service."),
-    "stop": Lazy("cloud_ml.cli.shortcuts:stop", "Stop a job or a model service."),
-    "kill": Lazy("cloud_ml.cli.shortcuts:kill", "Stop a job or a model service at once."),
-    "rm": Lazy("cloud_ml.cli.removing:rm", "Delete jobs, model services or objects."),
+    "ls": Lazy(
+        "cloud_ml.cli.shortcuts.commands:ls", "List jobs, or the objects below fds://bucket/path."
+    ),
+    "ps": Lazy("cloud_ml.cli.shortcuts.commands:ps", "List jobs.", hidden=True),
+    "run": Lazy("cloud_ml.cli.shortcuts.commands:run", "Submit a train job and follow it."),
+    "logs": Lazy(
+        "cloud_ml.cli.shortcuts.commands:logs", "Print the output of a job or a model service."
+    ),
+    "status": Lazy("cloud_ml.cli.shortcuts.commands:status", "Describe a job or a model service."),
+    "stop": Lazy("cloud_ml.cli.shortcuts.commands:stop", "Stop a job or a model service."),
+    "kill": Lazy("cloud_ml.cli.shortcuts.commands:kill", "Stop a job or a model service at once."),
+    "rm": Lazy("cloud_ml.cli.shortcuts.removing:rm", "Delete jobs, model services or objects."),
     "events": Lazy(
-        "cloud_ml.cli.shortcuts:events", "List what happened to a job or a service.", hidden=True
+        "cloud_ml.cli.shortcuts.commands:events",
+        "List what happened to a job or a service.",
+        hidden=True,
     ),
-    "wait": Lazy("cloud_ml.cli.shortcuts:wait", "Wait for a job or a model service.", hidden=True),
+    "wait": Lazy(
+        "cloud_ml.cli.shortcuts.commands:wait", "Wait for a job or a model service.", hidden=True
+    ),
     "metrics": Lazy(
-        "cloud_ml.cli.shortcuts:metrics", "Show what a job or a service uses.", hidden=True
+        "cloud_ml.cli.shortcuts.commands:metrics", "Show what a job or a service uses.", hidden=True
     ),
     "start": Lazy(
-        "cloud_ml.cli.shortcuts:start", "Start a saved job or model service.", hidden=True
+        "cloud_ml.cli.shortcuts.commands:start", "Start a saved job or model service.", hidden=True
     ),
-    "whoami": Lazy("cloud_ml.cli.identity:whoami", "Show the current user."),
+    "whoami": Lazy("cloud_ml.cli.credentials.identity:whoami", "Show the current user."),
 }
 
 
@@ -101,7 +115,7 @@ class Program(LazyGroup):
 
 
 def _contexts(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from cloud_ml.cli.completing import context_names
+    from cloud_ml.cli.completion.candidates import context_names
 
     return context_names(ctx, parameter, incomplete)
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.completing import files, names_of
+from cloud_ml.cli.completion.candidates import files, names_of
 from cloud_ml.cli.display.output import (
     echo,
     echo_as,
@@ -30,10 +30,10 @@ from cloud_ml.cli.display.output import (
 from cloud_ml.cli.exit_codes import JOB_FAILED, STILL_GOES_ON
 from cloud_ml.cli.guard import INTERRUPTED, each
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.numbers import WholeNumber
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options.base import Option
+from cloud_ml.cli.options.numbers import WholeNumber
+from cloud_ml.cli.options.wait_limit import WaitLimit
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.wait_limit import WaitLimit
 from cloud_ml.errors import InvalidRequest, WaitTimedOut
 from cloud_ml.models import codec
 from cloud_ml.models.resource import NewResource, ResourceType, ResourceView

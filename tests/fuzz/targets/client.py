@@ -104,7 +104,7 @@ def refusals(data: bytes) -> None:
 
 @target(
     "cli.jobs.jobfile",
-    "cli.json_documents",
+    "cli.options.json_documents",
     "cli.display.yamls",
     seeds=['j{"job_name": "x"}', 'tjob_name = "x"', "yjob_name: x\nlabels: {a: "
                                                     "2026-01-31}\n", "y&a [*a]", "y!!python/object:x {}", "j" + "[" * 3000,

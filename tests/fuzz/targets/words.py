@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cloud_ml.cli import completing
+from cloud_ml.cli.completion import candidates
 from cloud_ml.cli.jobs import defaults, times
 from cloud_ml.cli.jobs import submit_arguments as typed_words
 from cloud_ml.cli.storage import plan as storage_plan
@@ -95,7 +95,7 @@ def moments(data: bytes) -> None:
 
 @target(
     "cli.jobs.defaults",
-    "cli.completing",
+    "cli.completion.candidates",
     seeds=["trainer-1.0.tar.gz\0A=b", "fds://b/k/trainer-v2.whl\0A", ".\0=b", "~nobody/x\0", "\0", "a" * 300 + "\0x=", "failed,ru\0a"],
     words=[".tar.gz", ".whl", "-1.0", "://", "/", "~", "..", "=", ","],
 )  # fmt: skip
@@ -110,7 +110,7 @@ def typed(data: bytes) -> None:
     with contextlib.suppress(click.UsageError):
         typed_words.read_pairs("--env", [first, second], {"A": "b"})
     nothing: Any = SimpleNamespace()
-    for one in completing.state_names(nothing, nothing, first):
+    for one in candidates.state_names(nothing, nothing, first):
         assert one.startswith(first.rpartition(",")[0])
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 import click
 
 from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
-from cloud_ml.cli.numbers import WholeNumber
+from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])

@@ -16,8 +16,8 @@ from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.installing import Installing, Progress
 from cloud_ml.cli.display.output import local_time, note
 from cloud_ml.cli.display.progress import gauge
+from cloud_ml.cli.display.task_table import changes, live_lines
 from cloud_ml.cli.display.terminal import is_live, plain
-from cloud_ml.cli.jobs.task_table import changes, live_lines
 from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models.jobs.job import Job, JobTasks
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.display import figures
+from cloud_ml.cli.display.advice import next_step
 from cloud_ml.cli.display.harmless import Harmless
 from cloud_ml.cli.display.installing import Installing
 from cloud_ml.cli.display.output import note

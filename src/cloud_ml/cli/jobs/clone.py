@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli import exit_codes
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display.output import note, output_option
 from cloud_ml.cli.jobs.options import field_options, given_fields, with_given
 from cloud_ml.cli.jobs.requirement_options import given_requirements, requirement_options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.jobs.name_suggestions import near_names

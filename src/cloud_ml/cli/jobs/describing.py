@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloud_ml.cli.advice import next_step
-from cloud_ml.cli.completing import job_names
-from cloud_ml.cli.display import figures
+from cloud_ml.cli.completion.candidates import job_names
+from cloud_ml.cli.display import figures, task_table
+from cloud_ml.cli.display.advice import next_step
 from cloud_ml.cli.display.output import (
     echo,
     echo_as,
@@ -24,7 +24,6 @@ from cloud_ml.cli.display.output import (
     output_option,
     without_secrets,
 )
-from cloud_ml.cli.jobs import task_table
 from cloud_ml.cli.jobs.recovery_facts import find_checkpoint_given, recovery_facts
 from cloud_ml.cli.jobs.timeline import Span, spans, timeline
 from cloud_ml.cli.session import Session, pass_session

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display.output import echo, is_person, note, output_option
 from cloud_ml.cli.display.progress import spinner
 from cloud_ml.cli.jobs.name_suggestions import JobsGroup, each_job, near_names
 from cloud_ml.cli.lazy import Lazy
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ _ELSEWHERE = {
     ),
     "rerun": Lazy("cloud_ml.cli.jobs.resubmit:rerun", "Resubmit a job, optionally with changes."),
     "rm": Lazy(
-        "cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True
+        "cloud_ml.cli.shortcuts.removing:rm_job",
+        "Delete jobs; ask before one that runs.",
+        hidden=True,
     ),
     "submit": Lazy("cloud_ml.cli.jobs.submit:submit", "Submit a train job."),
     "top": Lazy("cloud_ml.cli.jobs.top:top", "Show processors and memory of running jobs."),

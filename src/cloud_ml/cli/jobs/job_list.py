@@ -6,11 +6,11 @@ from itertools import islice
 
 import click
 
-from cloud_ml.cli.completing import framework_names, job_names, state_names
+from cloud_ml.cli.completion.candidates import framework_names, job_names, state_names
 from cloud_ml.cli.display.output import echo_as, echo_table, note, output_option
 from cloud_ml.cli.jobs.times import moment
-from cloud_ml.cli.numbers import WholeNumber
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options.base import Option
+from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display.output import note
 from cloud_ml.cli.jobs.times import moment
-from cloud_ml.cli.numbers import WholeNumber
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options.base import Option
+from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.cli import json_documents
+from cloud_ml.cli.options import json_documents
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.jobs.train_job import FIELDS_MEANT, TrainJob
 from cloud_ml.text_encoding import decode_text

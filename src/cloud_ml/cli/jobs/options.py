@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.completing import files, framework_names
+from cloud_ml.cli.completion.candidates import files, framework_names
 from cloud_ml.cli.jobs.elastic_options import with_every, with_workers
-from cloud_ml.cli.numbers import WholeNumber
-from cloud_ml.cli.options import FieldOptions, Option
+from cloud_ml.cli.options.base import FieldOptions, Option
+from cloud_ml.cli.options.numbers import WholeNumber
 
 F = TypeVar("F", bound=Callable[..., Any])
 

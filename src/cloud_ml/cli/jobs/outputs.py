@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.session import Session, pass_session

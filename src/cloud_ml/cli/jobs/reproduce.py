@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display.output import echo, echo_as, note, output_option
 from cloud_ml.cli.display.progress import spinner
 from cloud_ml.cli.jobs.name_suggestions import near_names
-from cloud_ml.cli.numbers import Number
+from cloud_ml.cli.options.numbers import Number
 from cloud_ml.cli.session import Session, pass_session
 
 _DIFFERS = 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cloud_ml.cli.completing import files
+from cloud_ml.cli.completion.candidates import files
 from cloud_ml.models.paths.local import local_path
 from cloud_ml.text_encoding import decode_text
 

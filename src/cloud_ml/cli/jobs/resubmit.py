@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli import exit_codes
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display.output import echo_document, note, output_option
 from cloud_ml.cli.jobs.dry_run import check_job, describe_package
 from cloud_ml.cli.jobs.options import field_options, given_fields, with_given

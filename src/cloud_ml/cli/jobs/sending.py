@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cloud_ml.cli.advice import next_step
+from cloud_ml.cli.display.advice import next_step
 from cloud_ml.cli.display.output import echo, echo_as, note, without_secrets
 from cloud_ml.cli.display.progress import bar, spinner
 from cloud_ml.cli.jobs.recovery_facts import find_checkpoint_given

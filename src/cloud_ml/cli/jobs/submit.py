@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cloud_ml.cli import exit_codes
-from cloud_ml.cli.completing import files
+from cloud_ml.cli.completion.candidates import files
 from cloud_ml.cli.display.output import echo_document, note, output_option, without_secrets
 from cloud_ml.cli.jobs.dry_run import check_job, describe_package
 from cloud_ml.cli.jobs.options import RESOURCES, field_options, given_fields, with_given
@@ -26,7 +26,7 @@ from cloud_ml.cli.jobs.submit_arguments import (
     with_defaults,
     with_words,
 )
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 
@@ -173,7 +173,7 @@ def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) 
         return {"cluster_spec": ask_for_roles()}
     if cluster_spec is None:
         return {}
-    from cloud_ml.cli import json_documents
+    from cloud_ml.cli.options import json_documents
 
     try:
         return {"cluster_spec": json_documents.load(cluster_spec)}

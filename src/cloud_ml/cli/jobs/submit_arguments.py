@@ -18,7 +18,7 @@ from cloud_ml.cli.jobs.defaults import (
     name_for,
 )
 from cloud_ml.cli.jobs.launchers import check_no_launcher, check_no_process_count
-from cloud_ml.cli.options import Command, Option
+from cloud_ml.cli.options.base import Command, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED = ("job_name", "module_name", "trainer_uri")

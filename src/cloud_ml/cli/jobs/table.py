@@ -39,7 +39,7 @@ def header(*, wide: bool, columns: Sequence[str] = ()) -> tuple[str, ...]:
 
 def progress_of(client: CloudMlClient, jobs: Sequence[JobSummary]) -> dict[str, str]:
     """How far those jobs are that run and tell it, by uid: what the first task says that does."""
-    from cloud_ml.cli.jobs.task_table import progress_words
+    from cloud_ml.cli.display.task_table import progress_words
 
     found = {}
     for job in jobs:

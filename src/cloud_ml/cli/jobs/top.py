@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, output_option
+from cloud_ml.cli.display.task_table import progress_words
 from cloud_ml.cli.display.terminal import is_live
-from cloud_ml.cli.jobs.task_table import progress_words
-from cloud_ml.cli.numbers import Number
+from cloud_ml.cli.options.numbers import Number
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound, TransportError, TryAgain
 

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from cloud_ml.cli.completing import names_of
+from cloud_ml.cli.completion.candidates import names_of
 from cloud_ml.cli.display.output import echo, echo_as, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.completion.candidates import job_names
 from cloud_ml.cli.display.output import echo_as, note, output_option, without_secrets
 from cloud_ml.cli.exit_codes import JOB_FAILED, JOB_STOPPED, STILL_GOES_ON, exit_code_of
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.options.wait_limit import WaitLimit
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.wait_limit import WaitLimit
 
 _EPILOG = (
     "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its own "

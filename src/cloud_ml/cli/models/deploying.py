@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloud_ml.cli.advice import service_step
-from cloud_ml.cli.completing import files, model_names, model_versions
+from cloud_ml.cli.completion.candidates import files, model_names, model_versions
+from cloud_ml.cli.display.advice import service_step
 from cloud_ml.cli.display.output import echo, echo_as, note, output_option
 from cloud_ml.cli.display.progress import bar, spinner
 from cloud_ml.cli.display.terminal import is_live
@@ -23,9 +23,9 @@ from cloud_ml.cli.jobs.submit_arguments import environment_options, given_pairs
 from cloud_ml.cli.models.figures import candidate_line, service_line
 from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.models.options import given_fields, service_options
-from cloud_ml.cli.options import Command, Option
+from cloud_ml.cli.options.base import Command, Option
+from cloud_ml.cli.options.wait_limit import WaitLimit
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.wait_limit import WaitLimit
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:

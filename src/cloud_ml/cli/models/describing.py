@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloud_ml.cli.advice import service_step
-from cloud_ml.cli.completing import model_names, model_versions
+from cloud_ml.cli.completion.candidates import model_names, model_versions
 from cloud_ml.cli.display import figures
+from cloud_ml.cli.display.advice import service_step
 from cloud_ml.cli.display.output import (
     echo,
     echo_as,

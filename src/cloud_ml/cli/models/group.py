@@ -8,14 +8,14 @@ from itertools import islice
 
 import click
 
-from cloud_ml.cli.completing import model_names, model_versions
+from cloud_ml.cli.completion.candidates import model_names, model_versions
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.display.progress import spinner
 from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.models.names import ModelsGroup, find_name
 from cloud_ml.cli.models.options import change_options, given_fields
-from cloud_ml.cli.numbers import WholeNumber
+from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 
 _CREATE = "Serve a model: cloudml models create -n NAME -v VERSION -u URI."
@@ -41,7 +41,7 @@ _ELSEWHERE = {
         "cloud_ml.cli.models.predicting:predict",
         "Call a model: cloudml models predict NAME VERSION -d data.json.",
     ),
-    "rm": Lazy("cloud_ml.cli.removing:rm_service", "Delete model services.", hidden=True),
+    "rm": Lazy("cloud_ml.cli.shortcuts.removing:rm_service", "Delete model services.", hidden=True),
     "signature": Lazy(
         "cloud_ml.cli.models.signature:signature",
         "Write the signature of a model whose file stores none.",

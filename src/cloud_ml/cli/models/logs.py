@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completing import model_names, model_versions
+from cloud_ml.cli.completion.candidates import model_names, model_versions
 from cloud_ml.cli.display.output import note
 from cloud_ml.cli.display.watching import NOTHING, print_log
 from cloud_ml.cli.models.names import find_name
-from cloud_ml.cli.numbers import WholeNumber
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options.base import Option
+from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 

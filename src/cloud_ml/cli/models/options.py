@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.completing import files, framework_names
-from cloud_ml.cli.options import FieldOptions, Option
+from cloud_ml.cli.completion.candidates import files, framework_names
+from cloud_ml.cli.options.base import FieldOptions, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 

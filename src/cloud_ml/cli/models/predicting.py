@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from cloud_ml.cli.completing import files, model_names, model_versions
+from cloud_ml.cli.completion.candidates import files, model_names, model_versions
 from cloud_ml.cli.display.output import echo, echo_document, output_option
 from cloud_ml.cli.models.names import find_name
-from cloud_ml.cli.numbers import Number
+from cloud_ml.cli.options.numbers import Number
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.paths.local import local_path

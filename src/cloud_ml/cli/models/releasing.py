@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from cloud_ml.cli.completing import model_names, model_versions
+from cloud_ml.cli.completion.candidates import model_names, model_versions
 from cloud_ml.cli.display.output import output_option
 from cloud_ml.cli.models.deploying import report_service
 from cloud_ml.cli.models.names import find_name
-from cloud_ml.cli.numbers import WholeNumber
+from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.sdk.models.handles import ServiceHandle
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cloud_ml.cli.completing import files
+from cloud_ml.cli.completion.candidates import files
 from cloud_ml.cli.display.output import echo, note
 from cloud_ml.errors import InvalidRequest
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options.base import Option
 from cloud_ml.models.admin.quota import SERVICES
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,7 +14,7 @@ from cloud_ml.cli.display.output import note
 from cloud_ml.cli.display.standard_streams import OutputFailed, drop_output
 from cloud_ml.cli.guard import FAILED
 from cloud_ml.cli.lazy import Lazy, LazyGroup
-from cloud_ml.cli.numbers import WholeNumber
+from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.errors import CloudMlError, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:

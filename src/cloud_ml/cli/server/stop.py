@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloud_ml.cli.display.output import is_person, note
-from cloud_ml.cli.numbers import Number
+from cloud_ml.cli.options.numbers import Number
 from cloud_ml.cli.server.maintenance import server_command
 from cloud_ml.errors import InvalidRequest
 

@@ -1,0 +1,1 @@
+"""What a shell completes, and the script that has it do so."""

@@ -1,0 +1,1 @@
+"""What a word or an option that no command knows may mean."""

@@ -1,0 +1,1 @@
+"""``cloudml runs`` and ``cloudml tensorboard``."""

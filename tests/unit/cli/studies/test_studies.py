@@ -1,0 +1,186 @@
+"""``cloudml hp submit``: files that are no studies are refused before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from cloud_ml.cli.studies.documents import changes_of, study_of
+from cloud_ml.cli.studies.group import submit
+from cloud_ml.models.studies.study import shown_parameters
+
+if TYPE_CHECKING:
+    from unit.cli.conftest import Run
+
+_KATIB = """
+apiVersion: kubeflow.org/v1beta1
+kind: Experiment
+metadata: {name: random}
+spec:
+  objective: {type: minimize, objectiveMetricName: loss}
+  parallelTrialCount: 3
+"""
+_SWEEP = "method: bayes\nmetric: {goal: minimize, name: loss}\n"
+_WHOLE_SWEEP = _SWEEP + "program: train.py\nparameters: {lr: {values: [1, 2]}}\n"
+_KATIB_OBJECTIVE = (
+    "name: rates\njob: {module_name: task, trainer_uri: ./code}\nspace: {lr: [1, 2]}\n"
+    "objective: {metric: loss, goal: minimize}\n"
+)
+_STUDY = "name: Rates_1\njob: {module_name: task, trainer_uri: ./code}\nspace: {lr: [1, 2]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (_KATIB, "spec.parameters is None; allowed is a list of parameters"),
+        (_SWEEP, "method is not a known field; did you mean algorithm?"),
+        (_WHOLE_SWEEP, "Write program as job.trainer_uri"),
+        (_KATIB_OBJECTIVE, "allowed is METRIC:min or METRIC:max, such as loss:min"),
+        (_STUDY, "name is 'Rates_1'; allowed is lower-case letters"),
+    ],
+)
+def test_a_file_of_another_tuner_is_refused_in_words(
+    offline: Run, tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(text)
+    result = offline("hp", "submit", "-f", str(file))
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "job_name" not in result.stderr
+
+
+def test_a_study_of_options_needs_no_file() -> None:
+    study = study_of(
+        None,
+        "rates",
+        {
+            "module_name": "trainer.task",
+            "trainer_uri": "./rates",
+            "framework": None,
+            "space": (
+                "lr=1e-4:1:log",
+                "layers=1:4:int",
+                "optimizer=adam,sgd",
+                "ratio=12:30,1:2",
+                'drop={"min": 0, "max": 1}',
+            ),
+            "max_trials": 5,
+        },
+    )
+    assert study.job == {"module_name": "trainer.task", "trainer_uri": "./rates"}
+    assert study.space == {
+        "lr": {"min": 0.0001, "max": 1, "scale": "log"},
+        "layers": {"min": 1, "max": 4, "type": "int"},
+        "optimizer": ["adam", "sgd"],
+        "ratio": ["12:30", "1:2"],
+        "drop": {"min": 0, "max": 1},
+    }
+    assert (study.max_trials, study.objective) == (5, "loss:min")
+
+
+def test_options_take_the_place_of_what_a_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(_STUDY + "seed: 3\n")
+    study = study_of(str(file), "rates", {"space": ("depth=1,2",), "cpu_limit": "2", "seed": 4})
+    assert study.job == {"module_name": "task", "trainer_uri": "./code", "cpu_limit": "2"}
+    assert (study.name, study.seed) == ("rates", 4)
+    assert study.space == {"lr": [1, 2], "depth": [1, 2]}
+
+
+def test_the_module_is_that_of_local_code(tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text("print('loss=1')\n")
+    options = {
+        "trainer_uri": str(tmp_path / "fit.py"),
+        "space": ("lr=1,2",),
+        "metric_patterns": (r"loss=(?P<loss>\S+)",),
+    }
+    study = study_of(None, "rates", options)
+    assert study.job["module_name"] == "fit"
+    assert study.job["metric_patterns"] == [r"loss=(?P<loss>\S+)"]
+    named = study_of(
+        None, "rates", {**options, "trainer_uri": str(tmp_path), "module_name": "fit.py"}
+    )
+    assert named.job["module_name"] == "fit"
+
+
+def test_a_range_between_whole_numbers_is_said_to_be_one_of_real_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = {"trainer_uri": "fds://cloudml/a", "space": ("depth=2:8", "rate=0:1", "n=2:8:int")}
+    assert study_of(None, "rates", options).space["depth"] == {"min": 2, "max": 8}
+    told = "Note: 2:8 are real numbers; write 2:8:int for whole ones\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "the study has no name"),
+        (("rates",), "the script or folder that a trial runs with -u"),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr"), "NAME=VALUE,VALUE or NAME=MIN:MAX"),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr=1:2:cubic"), "'cubic'"),
+        (
+            ("rates", "-m", "task", "-u", ".", "-s", "lr=tune.uniform(0, 1)"),
+            "a distribution; write",
+        ),
+    ],
+)
+def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], said: str) -> None:
+    result = offline("hp", "submit", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_parameters_are_shown_as_the_job_gets_them_and_briefly() -> None:
+    shown = shown_parameters({"lr": 0.201928703605735, "layers": 2, "cache": True, "opt": "adam"})
+    assert shown == "lr=0.2019 layers=2 cache=true opt=adam"
+
+
+@pytest.mark.parametrize("texts", [["lr=1,2", "lr=1,3"], ["lr=null", "lr=1,3"], ["lr=null"] * 2])
+def test_a_parameter_is_given_once(texts: list[str]) -> None:
+    with pytest.raises(click.UsageError, match="'lr' twice"):
+        changes_of(texts)
+
+
+def test_changes_of_a_space_are_read_as_a_space_and_null_takes_one_away() -> None:
+    asked = ("lr=0.1:1:log", "layers=null", 'x={"min": 0, "max": 1}', "o=null,none")
+    assert changes_of(asked) == {
+        "lr": {"min": 0.1, "max": 1, "scale": "log"},
+        "layers": None,
+        "x": {"min": 0, "max": 1},
+        "o": [None, "none"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rates", "-n", "other"), "NAME is 'rates', and -n is 'other'; give one of them"),
+        (("rates", "train", "-m", "task"), "MODULE is 'train', and -m is 'task'"),
+        (("rates", "train", ".", "-u", "code"), "TRAINER is '.', and -u is 'code'"),
+    ],
+)
+def test_a_name_that_is_given_twice_is_refused(
+    offline: Run, words: tuple[str, ...], said: str
+) -> None:
+    result = offline("hp", "submit", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_ends_of_a_study_are_options_too() -> None:
+    known = {option.name for option in submit.params}
+    ends = {"target": 0.01, "max_time": "2h", "max_failed": 0}
+    assert known.issuperset(ends)
+    options = {
+        "module_name": "task",
+        "trainer_uri": "fds://cloudml/a",
+        "space": ("lr=1,2",),
+        **ends,
+    }
+    study = study_of(None, "quick", options)
+    assert (study.target, study.max_time, study.max_failed) == (0.01, "2h", 0)
