@@ -67,15 +67,7 @@ def read_experiment(document: Mapping[str, Any], job: Mapping[str, Any]) -> Fore
     space = space_of("spec.parameters", spec.get("parameters"), KATIB)
     made = _job(spec, dict(job), notes)
     flags, references = made.pop("flags"), made.pop("references")
-    for name in space:
-        if name not in references.values():
-            where = "spec.trialTemplate.trialParameters"
-            raise refuse(where, sorted(references), f"one that refers to the parameter {name}")
-        if name not in flags:
-            allowed = (
-                "parameters that an argument of the container has: --flag=${trialParameters.NAME}"
-            )
-            raise refuse("spec.parameters", name, allowed)
+    _check_references(references, space, flags)
     fields["space"] = {flags[name]: space[name] for name in space}
     fields |= _algorithm(spec, notes) | _early_stopping(spec)
     for key, ours in (
@@ -89,6 +81,30 @@ def read_experiment(document: Mapping[str, Any], job: Mapping[str, Any]) -> Fore
     metadata = object_of("metadata", document.get("metadata", {}))
     name = metadata.get("name") or metadata.get("generateName", "").rstrip("-")
     return ForeignStudy(NewStudy(name=text_of("metadata.name", name), job=made, **fields), notes)
+
+
+def _check_references(
+    references: Mapping[str, str], space: Mapping[str, Any], flags: Mapping[str, str]
+) -> None:
+    """Each name of the template refers to a parameter, and each parameter is an argument.
+
+    Raises:
+        InvalidRequest: One does not. Katib's references to the trial itself, such as
+            ``${trialSpec.Name}``, are refused, too: else their argument would be left out.
+    """
+    where = "spec.trialTemplate.trialParameters"
+    for name, reference in references.items():
+        if reference not in space:
+            allowed = f"one of spec.parameters: {', '.join(space)}"
+            raise refuse(f"{where}.{name[:80]}.reference", reference, allowed)
+    for name in space:
+        if name not in references.values():
+            raise refuse(where, sorted(references), f"one that refers to the parameter {name}")
+        if name not in flags:
+            allowed = (
+                "parameters that an argument of the container has: --flag=${trialParameters.NAME}"
+            )
+            raise refuse("spec.parameters", name, allowed)
 
 
 def _objective(asked: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -263,6 +263,16 @@ _PLACE = "spec.trialTemplate.trialSpec.spec.template.spec.containers[0]"
             [{"name": "layers", "reference": "num-layers"}],
             f"{_PLACE}.args",
         ),
+        (
+            "spec.trialTemplate.trialParameters.0.reference",
+            "${trialSpec.Name}",
+            "spec.trialTemplate.trialParameters.learningRate.reference",
+        ),
+        (
+            "spec.trialTemplate.trialParameters.1.reference",
+            "num_layers",
+            "spec.trialTemplate.trialParameters.layers.reference",
+        ),
         (f"{_CONTAINER}.command", "python", f"{_PLACE}.command"),
         (f"{_CONTAINER}.env", [{"name": "A", "valueFrom": {}}], f"{_PLACE}.env[0]"),
         (f"{_CONTAINER}.resources.limits.memory", "lots", f"{_PLACE}.resources.limits.memory"),
