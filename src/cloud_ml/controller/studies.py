@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -35,6 +35,7 @@ from cloud_ml.domain.studies.kept_checkpoints import find_superfluous
 from cloud_ml.domain.studies.spec import (
     AFTER_END_TAG,
     STUDY,
+    ParametersAs,
     StudyPhase,
     StudyRecord,
     StudySpec,
@@ -398,6 +399,7 @@ class Trials:
                 # With this key, the next pass finds the same job after a crash.
                 idempotency_key=f"study-{key.uid}-{trial.number}",
                 parent=_reference(record),
+                parameters=_parameter_variables(record.spec, trial),
             )
         except RequestError as error:
             return error.message
@@ -414,6 +416,11 @@ class Trials:
         """Who asked for the study: what they were allowed then, its trials are allowed."""
         organisation = self._identities.organisation(record.key.org)
         return Identity("", "", organisation, record.owner, Role.MEMBER)
+
+
+def _parameter_variables(spec: StudySpec, trial: TrialStatus) -> Collection[str]:
+    """The names of variables of a trial's job that are its parameters."""
+    return trial.parameters if spec.parameters_as is ParametersAs.ENVIRONMENT else ()
 
 
 def _reference(record: StudyRecord) -> ParentRef:

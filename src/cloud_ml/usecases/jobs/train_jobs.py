@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -112,6 +112,7 @@ class TrainJobs(JobLifecycle):
         idempotency_key: str | None = None,
         once: Once | None = None,
         parent: ParentRef | None = None,
+        parameters: Collection[str] = (),
     ) -> TrainJobRecord:
         """Take a job, or answer with the one that this idempotency key has made already.
 
@@ -132,6 +133,7 @@ class TrainJobs(JobLifecycle):
             idempotency_key: Chosen by the client; the same one makes one job.
             once: The request's mark against replay.
             parent: What the job is made for, such as a study.
+            parameters: Names of variables that are parameters of the run, beside the arguments.
 
         Raises:
             Forbidden: The caller's role may not submit.
@@ -189,7 +191,7 @@ class TrainJobs(JobLifecycle):
                 idempotency_key=idempotency_key,
                 once=once,
                 parent=parent,
-                run=run_of_job(caller, admitted.spec, now, self._experiment_of),
+                run=run_of_job(caller, admitted.spec, now, self._experiment_of, parameters),
             )
         except AlreadyExists as error:
             raise self._name_taken(caller.org, job) from error

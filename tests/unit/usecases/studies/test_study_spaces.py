@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -137,6 +138,13 @@ async def test_a_grid_that_has_grown_repeats_nothing(world: World) -> None:
     assert [trial.parameters["a"] for trial in study.trials] == [1, 2, 3, 4]
 
 
+async def _runs(world: World, filter_text: str) -> list[dict[str, Any]]:
+    """The runs that a filter finds."""
+    path = f"/api/v1/runs?filter={quote(filter_text)}"
+    found: list[dict[str, Any]] = (await world.served.member.call("GET", path)).json()["items"]
+    return found
+
+
 async def test_parameters_are_passed_as_variables(world: World) -> None:
     job = {**JOB, "environment": {"HOME_OF": "x"}}
     space = {"LR": [0.5], "cache": {"values": [True], "active_if": {"LR": 0.5}}}
@@ -144,6 +152,8 @@ async def test_parameters_are_passed_as_variables(world: World) -> None:
     (made,) = await world.jobs(0)
     assert made.spec.submitted.job_args == ["--epochs", "3"]
     assert made.spec.submitted.environment == {"HOME_OF": "x", "LR": "0.5", "cache": "true"}
+    (run,) = await _runs(world, "params.LR = '0.5'")
+    assert run["params"] == {"epochs": "3", "LR": "0.5", "cache": "true"}
     assert study.parameters_as == "environment"
     await world.end(0, Phase.SUCCEEDED, 0.5)
     await world.until(lambda study: study.phase == "Completed")
