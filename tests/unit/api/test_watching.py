@@ -16,7 +16,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.services.status import ServicePhase
-from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.phases import Phase, TaskStatus
 from cloud_ml.models.services.model_service import ModelService
 from cloud_ml.settings import ApiSettings, KeySettings
 from cloud_ml.usecases import feed
@@ -210,6 +210,20 @@ async def test_a_job_is_watched_from_how_it_stands_to_its_end(served: Served) ->
         with pytest.raises(StopAsyncIteration):
             await following(stream)
     assert not served.platform.feed_of(TRAIN_JOB).watchers
+
+
+async def test_tasks_of_a_job_of_several_are_in_its_stream(served: Served) -> None:
+    job = await served.submitted(job_name="linear", worker_count=2, recipe="cluster")
+    async with served.member.open("/api/v1/jobs/linear/watch") as exchange:
+        stream = events(exchange)
+        await following(stream)
+        tasks = (TaskStatus("worker-0", running=True), TaskStatus("worker-1", restarts=2))
+        served.move(job["uid"], Phase.STARTING, tasks=tasks)
+        told = (await following(stream))[2]["job"]["tasks"]
+        assert [(one["name"], one["running"], one["restarts"]) for one in told] == [
+            ("worker-0", True, 0),
+            ("worker-1", False, 2),
+        ]
 
 
 async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> None:
