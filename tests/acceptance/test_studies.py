@@ -391,6 +391,8 @@ def test_the_best_of_noisy_trials_has_the_best_mean(
     assert [line.split()[0].rpartition("-")[2] for line in table[1:]] == list("0351462")
     assert "(3 runs)" in table[1]
     assert table[2].endswith("repeat of trial 0")
+    more = ("hp", "extend", "noisy", "--trials", "1", "-s", "lr=0.1,0.2,0.3,0.4")
+    assert server.cli(*more).good().out == "noisy has 8 trials now, 7 of which have ended\n"
 
 
 @pytest.mark.slow

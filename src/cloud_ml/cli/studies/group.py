@@ -432,7 +432,7 @@ def extend(
         space=changes_of(space),
         constraints=constraints or None,
     )
-    echo(f"{study.name} has {study.max_trials} trials now, {study.ended} of which have ended")
+    echo(f"{study.name} has {planned_trials(study)} trials now, {study.ended} of which have ended")
     if study.max_trials < before + trials:
         note("There are no more combinations of its parameters.")
 
@@ -450,7 +450,7 @@ def enqueue(session: Session, name: str, values: tuple[str, ...]) -> None:
             raise click.UsageError(f"{text!r} is not PARAMETER=VALUE")
         trial[parameter] = json_or_text(value)
     study = session.client.studies.enqueue(name, [trial])
-    echo(f"{study.name} has {study.max_trials} trials now; this one comes next")
+    echo(f"{study.name} has {planned_trials(study)} trials now; this one comes next")
 
 
 @studies.command("keep", help=STUDIES.actions["keep"])
