@@ -76,6 +76,15 @@ def test_a_person_sees_the_curves_of_two_jobs(server: RealServer, browser: Brows
     assert "TensorBoard is ready" in server.cli("tensorboard", "logs", "both").good().out
 
 
+@pytest.mark.usefixtures("browser")
+def test_who_is_here_by_ssh_is_told_to_forward_the_port(server: RealServer) -> None:
+    here = "192.0.2.7 50022 192.0.2.1 22"
+    opened = server.cli("tensorboard", "open", "both", SSH_CONNECTION=here).good()
+    port = urlsplit(opened.out.strip()).port
+    forward = f"ssh -N -L {port}:127.0.0.1:{port} {os.uname().nodename}"
+    assert forward in opened.err
+
+
 def test_it_pauses_when_nobody_looks_and_the_next_request_starts_it(
     server: RealServer, browser: Browser
 ) -> None:
