@@ -115,7 +115,7 @@ POINTS = (
     "supervisor.end.after",
     "task_restart.order.before",
     "task_restart.order.after",
-    "task_restart.wish.taken",
+    "task_restart.request.taken",
 )
 
 

@@ -100,10 +100,10 @@ def test_a_restart_that_is_asked_for_happens_once_whenever_the_server_dies(
 def test_a_wish_dies_with_its_attempt(server: RealServer, tmp_path: Path) -> None:
     scene = Scene(server, tmp_path, "task-restart-wish-taken")
     scene.started(1, 0)
-    order(server, "task_restart.wish.taken")
+    order(server, "task_restart.request.taken")
     scene.restart()
     scene.started(2, 0)
-    assert reached(server, "task_restart.wish.taken") is not None
+    assert reached(server, "task_restart.request.taken") is not None
     scene.restart()
     scene.started(2, 1)
     scene.end()

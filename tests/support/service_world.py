@@ -77,11 +77,11 @@ class World:
             return True
         for action in decision.actions:
             if isinstance(action, MakeReplica):
-                number = action.wish.number
+                number = action.desired.number
                 assert number not in self.made, "a number is used once"
                 self.made.append(number)
                 self.replicas[number] = SeenReplica(
-                    f"r{number}", number, action.wish.template, Phase.QUEUED
+                    f"r{number}", number, action.desired.template, Phase.QUEUED
                 )
             elif isinstance(action, StopReplica):
                 each = self._by(self.replicas, action.uid)

@@ -253,14 +253,14 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             InvalidRequest: A parameter or constraint is wrong, or there are not so many trials to run.
             Conflict: The study has failed.
         """
-        wish = StudyExtension(
+        request = StudyExtension(
             trials=trials,
             target=target,
             max_time=max_time,
             space=checked_space(space or {}),
             constraints=None if constraints is None else list(constraints),
         )
-        return await self._going_on(await self.act(name, "extend", wish))
+        return await self._going_on(await self.act(name, "extend", request))
 
     async def enqueue(self, name: str, trials: Sequence[Mapping[str, Any]]) -> Study:
         """Run these trials next, each with its parameters, beside all others.
@@ -272,8 +272,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         """
         if isinstance(trials, Mapping):
             raise TypeError(f"a list of trials is expected, such as [{dict(trials)}]")
-        wish = QueuedTrials(trials=[dict(one) for one in trials])
-        return await self._going_on(await self.act(name, "enqueue", wish))
+        request = QueuedTrials(trials=[dict(one) for one in trials])
+        return await self._going_on(await self.act(name, "enqueue", request))
 
     async def keep_checkpoints(self, name: str, kept: str | int) -> Study:
         """Keep the checkpoints of ``all`` trials, of the ``best``, of a number of the best, or of

@@ -95,13 +95,13 @@ class RoutePublisher:
         if not service.status.port:
             return
         self._ports.note(service.key.uid, service.status.port, service.key.org)
-        wished = {wish.number for wish in service.status.wishes}
+        desired = {one.number for one in service.status.wishes}
         taking = [
             each
             for each in replicas
             if each.status.phase is Phase.RUNNING
             and each.delete_requested_at is None
-            and int(each.key.name.rpartition("-")[2]) in wished
+            and int(each.key.name.rpartition("-")[2]) in desired
             and (self._prober.ready(each.key.uid) or not self._prober.known(each.key.uid))
         ]
         self._gateway.set(service.key.uid, route(service, self._backends(taking)))

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class TrialCheckpointRemoval:
     """Removes them for each study on its own, one trial after the other. Belongs to one event loop.
 
-    A job of a trial first gets the wish that all of its checkpoints go, which is refused if somebody
+    A job of a trial first gets the request that all of its checkpoints go, which is refused if somebody
     refers to one. Only then they are removed. What became of them is known until the study is told;
     it is found again if the server is killed before.
 

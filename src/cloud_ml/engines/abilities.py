@@ -294,7 +294,7 @@ class TaskRestarting(Protocol):
         """End a process with SIGTERM, then SIGKILL after ``grace_s``, and start it again alone.
 
         Its restart ``number`` of those that were asked for: asked for twice, it happens once (see
-        ``ObservedProcess.requested_restarts``). Returns at once. The wish outlives the server and
+        ``ObservedProcess.requested_restarts``). Returns at once. The request outlives the server and
         ends with the attempt. A process that has ended is left alone; one that is about to start
         again does so now. A process that is ended for it costs nothing of what ``Gang.restarts``
         allows; a failure before it does.

@@ -51,6 +51,6 @@ def _give_up(memory: int, user: int) -> None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    die_with_parent(signal.SIGKILL)  # a change of the user takes this wish back
+    die_with_parent(signal.SIGKILL)  # a change of the user takes this request back
     forbid_new_privileges()
     os.nice(_NICE)

@@ -121,7 +121,7 @@ class Quotas:
     def apply(
         self,
         caller: Identity,
-        wish: quota.NewApplication,
+        request: quota.NewApplication,
         org: str | None = None,
         *,
         once: Once | None = None,
@@ -136,18 +136,18 @@ class Quotas:
         """
         permit(caller, Operation.APPLY_FOR_QUOTA)
         organisation = self._identities.named(caller, org)
-        if wish.service not in quota.SERVICES:
-            raise common.refuse("service", wish.service, "one of " + ", ".join(quota.SERVICES))
-        if (wish.cpu, wish.memory, wish.gpu) == (None, None, None):
+        if request.service not in quota.SERVICES:
+            raise common.refuse("service", request.service, "one of " + ", ".join(quota.SERVICES))
+        if (request.cpu, request.memory, request.gpu) == (None, None, None):
             raise InvalidRequest("no limit is given", field="cpu", allowed="cpu, memory or gpu")
-        common.check_text("mail", wish.mail, limit=254, allow_empty=True)
+        common.check_text("mail", request.mail, limit=254, allow_empty=True)
         spec = ApplicationSpec(
-            service=wish.service,
-            cpu_millis=_amount("cpu", wish.cpu),
-            memory_bytes=_amount("memory", wish.memory),
-            gpus=_amount("gpu", wish.gpu),
+            service=request.service,
+            cpu_millis=_amount("cpu", request.cpu),
+            memory_bytes=_amount("memory", request.memory),
+            gpus=_amount("gpu", request.gpu),
             user=caller.user,
-            mail=wish.mail,
+            mail=request.mail,
         )
         self._check_few_open(organisation)
         record = self._store.create(
@@ -261,15 +261,15 @@ class Quotas:
 
 
 def _change_limits(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
-    def limits(kind: str, own: Limits, wish: quota.LimitsChange) -> Limits:
+    def limits(kind: str, own: Limits, request: quota.LimitsChange) -> Limits:
         def limit(resource: str, text: str | None, stays: int | None) -> int | None:
             return stays if text is None else quota.limit_of(f"{kind}.{resource}", resource, text)
 
         return Limits(
-            cpu_millis=limit("cpu", wish.cpu, own.cpu_millis),
-            memory_bytes=limit("memory", wish.memory, own.memory_bytes),
-            gpus=limit("gpu", wish.gpu, own.gpus),
-            count=limit("count", wish.count, own.count),
+            cpu_millis=limit("cpu", request.cpu, own.cpu_millis),
+            memory_bytes=limit("memory", request.memory, own.memory_bytes),
+            gpus=limit("gpu", request.gpu, own.gpus),
+            count=limit("count", request.count, own.count),
         )
 
     storage = (
@@ -291,10 +291,14 @@ def _change_limits(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
     )
 
 
-def _grant_limits(spec: QuotaSpec, wish: ApplicationSpec) -> QuotaSpec:
-    kind = _KIND_OF[wish.service]
+def _grant_limits(spec: QuotaSpec, request: ApplicationSpec) -> QuotaSpec:
+    kind = _KIND_OF[request.service]
     limits: Limits = getattr(spec, kind)
-    amounts = {"cpu_millis": wish.cpu_millis, "memory_bytes": wish.memory_bytes, "gpus": wish.gpus}
+    amounts = {
+        "cpu_millis": request.cpu_millis,
+        "memory_bytes": request.memory_bytes,
+        "gpus": request.gpus,
+    }
     granted: Any = replace(
         limits, **{name: amount for name, amount in amounts.items() if amount is not None}
     )

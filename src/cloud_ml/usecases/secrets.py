@@ -94,7 +94,7 @@ class Secrets:
         self._clock = clock
         self._settings = settings
 
-    def create(self, caller: Identity, wish: NewSecret, *, once: Once | None = None) -> Secret:
+    def create(self, caller: Identity, request: NewSecret, *, once: Once | None = None) -> Secret:
         """Store a secret, or with ``replace`` give an existing one a new value.
 
         Raises:
@@ -106,13 +106,13 @@ class Secrets:
             Unavailable: The server has no sealing key.
         """
         permit(caller, Operation.CHANGE_SECRETS)
-        name = common.check_name("name", wish.name)
-        value = self._decode_data(wish.data)
+        name = common.check_name("name", request.name)
+        value = self._decode_data(request.data)
         spec = SecretSpec(
             self._sealer.seal(value, _context(caller.org, name)), len(value), _is_text(value)
         )
         existing, now = self._record(caller.org, name), self._clock()
-        if existing is not None and wish.replace:
+        if existing is not None and request.replace:
             said = Event(now, "Replaced", f"replaced by {caller.user}")
             record = self._store.change_spec(
                 SECRET, existing.key.uid, lambda _: spec, now=now, events=[said], once=once

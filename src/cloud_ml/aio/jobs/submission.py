@@ -102,15 +102,15 @@ class AsyncJobSubmission:
         check_code_stays(fields)
         last: AlreadyExists | None = None
         for free in [job_name] if job_name else free_names((await self._jobs.get(name)).name):
-            wish = JobClone(
+            request = JobClone(
                 job_name=free,
                 arguments=arguments or {},
                 environment=environment or {},
                 fields=fields,
             )
-            wish.validate()
+            request.validate()
             try:
-                return self._handle(await self._jobs.clone(name, wish))
+                return self._handle(await self._jobs.clone(name, request))
             except AlreadyExists as error:
                 last = error
         assert last is not None

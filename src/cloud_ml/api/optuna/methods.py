@@ -118,8 +118,8 @@ def create_trial(call: MethodCall, asked: Message) -> bytes:
 
 def set_parameter(call: MethodCall, asked: Message) -> bytes:
     """SetTrialParameter."""
-    wish = NewParameter(asked.text(2), asked.double(3), asked.text(4))
-    call.storage.set_parameter(call.caller, asked.integer(1), wish, call.once)
+    request = NewParameter(asked.text(2), asked.double(3), asked.text(4))
+    call.storage.set_parameter(call.caller, asked.integer(1), request, call.once)
     return b""
 
 
@@ -134,8 +134,8 @@ def trial_id(call: MethodCall, asked: Message) -> bytes:
 
 def set_state(call: MethodCall, asked: Message) -> bytes:
     """SetTrialStateValues."""
-    wish = NewState(asked.integer(2), asked.doubles(3), call.key)
-    was_set = call.storage.set_state(call.caller, asked.integer(1), wish, call.once)
+    request = NewState(asked.integer(2), asked.doubles(3), call.key)
+    was_set = call.storage.set_state(call.caller, asked.integer(1), request, call.once)
     return wire.integer(1, was_set)
 
 

@@ -39,9 +39,9 @@ async def list_orgs(here: Here, call: Signed) -> Response:
 )
 async def create_org(here: Here, call: Signed) -> Response:
     """Make an organisation and its default bucket."""
-    wish = body(accounts.NewOrganisation, call)
+    request = body(accounts.NewOrganisation, call)
     return documents.answer(
-        await here.offload(here.organisations.create, call.caller, wish, once=call.once), 201
+        await here.offload(here.organisations.create, call.caller, request, once=call.once), 201
     )
 
 
@@ -92,9 +92,9 @@ async def list_users(here: Here, call: Signed, org: str | None = None) -> Respon
 )
 async def create_user(here: Here, call: Signed, org: str | None = None) -> Response:
     """Make a user, who has no key yet."""
-    wish = body(accounts.NewUser, call)
+    request = body(accounts.NewUser, call)
     return documents.answer(
-        await here.offload(here.users.create, call.caller, wish, org, once=call.once), 201
+        await here.offload(here.users.create, call.caller, request, org, once=call.once), 201
     )
 
 
@@ -144,9 +144,9 @@ async def create_key(
 ) -> Response:
     """Make a key. Its secret is in this answer and in no other."""
     check_idempotency_key(idempotency_key)
-    wish = body(accounts.KeyWish, call)
+    request = body(accounts.KeyWish, call)
     made = await here.change_rights(
-        here.keys.create, call.caller, wish, org, idempotency_key=idempotency_key, once=call.once
+        here.keys.create, call.caller, request, org, idempotency_key=idempotency_key, once=call.once
     )
     return documents.answer(made, 201, _NEVER_STORED)
 

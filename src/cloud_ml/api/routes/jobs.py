@@ -204,12 +204,12 @@ async def clone(
     Values that are not shown are copied, too.
     """
     common.check_idempotency_key(idempotency_key)
-    wish = codec.decode(JobClone, documents.read_object(call.body))
+    request = codec.decode(JobClone, documents.read_object(call.body))
     record = await here.offload(
         here.jobs.clone,
         call.caller,
         name,
-        wish,
+        request,
         await here.engine.capacity(),
         idempotency_key=idempotency_key,
         once=call.once,
@@ -300,9 +300,9 @@ async def restart(
     record = await here.read(lambda: here.jobs.find(call.org, name))
     check_task(record, task)
     record = await long_polls.wait_for_start(here, record)
-    wish = await requested_restart(record, here.engine, task)
+    request = await requested_restart(record, here.engine, task)
     changed = await here.offload(
-        here.jobs.restart_task, call.org, name, call.caller, wish, once=call.once
+        here.jobs.restart_task, call.org, name, call.caller, request, once=call.once
     )
     return documents.answer(views.job(changed))
 

@@ -54,9 +54,9 @@ async def applications(here: Here, call: Signed, org: str | None = None) -> Resp
 )
 async def apply(here: Here, call: Signed, org: str | None = None) -> Response:
     """Ask for other limits. Nothing changes until an admin approves."""
-    wish = codec.decode(NewApplication, documents.read_object(call.body))
+    request = codec.decode(NewApplication, documents.read_object(call.body))
     return documents.answer(
-        await here.offload(here.quotas.apply, call.caller, wish, org, once=call.once), 201
+        await here.offload(here.quotas.apply, call.caller, request, org, once=call.once), 201
     )
 
 

@@ -40,12 +40,12 @@ async def reproduce(
     has ended.
     """
     common.check_idempotency_key(idempotency_key)
-    wish = codec.decode(NewReproduction, documents.read_object(call.body))
+    request = codec.decode(NewReproduction, documents.read_object(call.body))
     record = await here.offload(
         here.reproductions.begin,
         call.caller,
         name,
-        wish.job_name,
+        request.job_name,
         await here.engine.capacity(),
         idempotency_key=idempotency_key,
         once=call.once,

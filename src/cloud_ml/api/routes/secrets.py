@@ -31,9 +31,9 @@ async def create(here: Here, call: Signed) -> Response:
         document.get("data", ""), str
     ):  # the message about any other field may repeat its value
         raise InvalidRequest("data is not a text", field="data", allowed="the value in base64")
-    wish = codec.decode(NewSecret, document)
+    request = codec.decode(NewSecret, document)
     return documents.answer(
-        await here.offload(here.secrets.create, call.caller, wish, once=call.once), 201
+        await here.offload(here.secrets.create, call.caller, request, once=call.once), 201
     )
 
 

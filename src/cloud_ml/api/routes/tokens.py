@@ -45,9 +45,9 @@ async def create(here: Here, call: Signed, idempotency_key: IdempotencyKey = Non
     for the first one, whose earlier text no longer works.
     """
     check_idempotency_key(idempotency_key)
-    wish = codec.decode(access_tokens.NewAccessToken, documents.read_object(call.body))
+    request = codec.decode(access_tokens.NewAccessToken, documents.read_object(call.body))
     made = await here.change_rights(
-        here.tokens.create, call.caller, wish, idempotency_key=idempotency_key, once=call.once
+        here.tokens.create, call.caller, request, idempotency_key=idempotency_key, once=call.once
     )
     return documents.answer(made, 201, _NEVER_STORED)
 

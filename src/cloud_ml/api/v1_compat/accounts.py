@@ -91,8 +91,8 @@ async def set_quota(here: Here, call: Signed, org_id: str) -> Response:
 @router.post("/application")
 async def application(here: Here, call: Signed, org_id: str | None = None) -> Response:
     """Ask for a larger quota. It is kept for an administrator to decide."""
-    wish = quotas.application(documents.read_object(call.body))
-    made = await here.offload(here.quotas.apply, call.caller, wish, org_id, once=call.once)
+    request = quotas.application(documents.read_object(call.body))
+    made = await here.offload(here.quotas.apply, call.caller, request, org_id, once=call.once)
     return documents.answer(
         {"error": False, "id": made.id, "message": "an administrator will decide"}
     )

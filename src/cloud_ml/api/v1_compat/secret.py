@@ -30,10 +30,10 @@ async def create(here: Here, call: Signed) -> Response:
             raise InvalidRequest(
                 f"{field} is missing, or is not a text", field=field, allowed="a text"
             )
-    wish = NewSecret(name=str(name), data="".join(str(data).split()))
+    request = NewSecret(name=str(name), data="".join(str(data).split()))
 
     def store() -> dict[str, Any]:
-        return {"data": _document(here, here.secrets.create(call.caller, wish, once=call.once))}
+        return {"data": _document(here, here.secrets.create(call.caller, request, once=call.once))}
 
     return documents.answer(await here.offload(store))
 

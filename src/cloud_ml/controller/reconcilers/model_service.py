@@ -211,7 +211,7 @@ class ModelServiceReconciler:
         """
         now, uid = self._clock(), service.key.uid
         if isinstance(action, MakeReplica):
-            self._make_replica(service, action.wish)
+            self._make_replica(service, action.desired)
         elif isinstance(action, StopReplica):
             event = Event(
                 now, Reason.CANCEL_REQUESTED, f"{service.key.name} does not need it any more"
@@ -229,11 +229,11 @@ class ModelServiceReconciler:
             with suppress(Conflict):  # a replica was made just now: it wakes its service
                 self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
 
-    def _make_replica(self, service: ServiceRecord, wish: DesiredReplica) -> None:
+    def _make_replica(self, service: ServiceRecord, desired: DesiredReplica) -> None:
         now, uid = self._clock(), service.key.uid
-        name = replica_name(uid, wish)
-        spec = specs.replica(service.spec.made_of(wish.template), self._loading, self._limits)
-        said = f"replica {wish.number} of {service.key.name}"
+        name = replica_name(uid, desired)
+        spec = specs.replica(service.spec.made_of(desired.template), self._loading, self._limits)
+        said = f"replica {desired.number} of {service.key.name}"
         self._store.create(
             REPLICA,
             org=service.key.org,
@@ -254,9 +254,9 @@ def _stop_replica(spec: ReplicaSpec, grace_s: float | None) -> ReplicaSpec:
     return spec.with_workload(spec.workload.stopped(grace_s))
 
 
-def replica_name(service_uid: str, wish: DesiredReplica) -> str:
+def replica_name(service_uid: str, desired: DesiredReplica) -> str:
     """The name of a replica, which says whose and which it is."""
-    return f"{service_uid}-{wish.number}"
+    return f"{service_uid}-{desired.number}"
 
 
 def number_of(name: str) -> int:

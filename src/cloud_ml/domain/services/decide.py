@@ -34,14 +34,14 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class MakeReplica:
-    """Make the record of a wished replica unless it is there."""
+    """Make the record of a desired replica unless it is there."""
 
-    wish: DesiredReplica
+    desired: DesiredReplica
 
 
 @dataclass(frozen=True)
 class StopReplica:
-    """Ask for the end of a replica that is wished no more. What it said stays."""
+    """Ask for the end of a replica that is desired no more. What it said stays."""
 
     uid: str
 
@@ -145,10 +145,10 @@ def _next_status(
     phase, reason, message = _stands(service, alive, serving)
     return replace(
         status, phase=phase, reason=reason, message=message, wishes=wanted,
-        next=max([status.next, *(wish.number + 1 for wish in wanted)]),
+        next=max([status.next, *(desired.number + 1 for desired in wanted)]),
         ready=sum(replica.ready for replica in serving),
         serving_template=_find_served(service, serving),
-        leaving=len({each.number for each in alive} - {wish.number for wish in wanted}),
+        leaving=len({each.number for each in alive} - {desired.number for desired in wanted}),
         candidate=_candidate(service, [each for each in alive if each.number not in stable]),
         blocked_since=None if wait.in_place else wait.since,
         answering=tuple(sorted(each.number for each in alive if each.ready)),
@@ -180,13 +180,15 @@ def _act(
     keep_ended: int,
 ) -> ServiceDecision:
     status, deleting = service.status, service.delete_requested_at is not None
-    wished = {wish.number for wish in status.wishes}
+    desired_numbers = {desired.number for desired in status.wishes}
     there = {replica.number for replica in replicas}
     actions: list[ServiceAction] = [
-        MakeReplica(wish) for wish in status.wishes if wish.number not in there
+        MakeReplica(desired) for desired in status.wishes if desired.number not in there
     ]
     actions += [
-        StopReplica(each.uid) for each in replicas if each.number not in wished and not each.leaving
+        StopReplica(each.uid)
+        for each in replicas
+        if each.number not in desired_numbers and not each.leaving
     ]
     latest = sorted(ended, key=lambda each: (each.ended_at or _LONG_AGO, each.number), reverse=True)
     too_many = latest[0 if deleting else keep_ended :]

@@ -87,8 +87,8 @@ def events_of_place(
     service: ServiceRecord, moved: ServiceStatus, blocked: SeenReplica, now: datetime
 ) -> list[Event]:
     """That an old replica goes before its successor answers, if one does."""
-    left = {wish.number for wish in moved.wishes}
-    gone = [wish.number for wish in service.status.wishes if wish.number not in left]
+    left = {desired.number for desired in moved.wishes}
+    gone = [desired.number for desired in service.status.wishes if desired.number not in left]
     if not gone:
         return []
     count = replicas_of(service.spec, moved)

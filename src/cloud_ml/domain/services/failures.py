@@ -34,7 +34,7 @@ def answered_releases(
     if deleting or replicas_of(spec, status) == 0:
         return ()
     ready = {each.template for each in replicas if each.ready}
-    matter = {*releases_of(spec, status), *(wish.template for wish in status.wishes)}
+    matter = {*releases_of(spec, status), *(desired.template for desired in status.wishes)}
     return tuple(sorted((ready | set(status.answered)) & matter))
 
 

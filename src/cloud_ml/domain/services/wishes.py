@@ -42,11 +42,11 @@ def wishes(
         return ()
     seen = {replica.number: replica for replica in replicas}
     there = [
-        _taken_in(wish, spec)
-        for wish in status.wishes
-        if not _spent(seen.get(wish.number)) and status.failure_of(wish.template) is None
+        _taken_in(desired, spec)
+        for desired in status.wishes
+        if not _spent(seen.get(desired.number)) and status.failure_of(desired.template) is None
     ]
-    rolling = [wish for wish in there if not wish.trial]
+    rolling = [desired for desired in there if not desired.trial]
     release = served_release(spec, status)
     if status.failure_of(release) is None:
         stable = _roll_replicas(rolling, release, count, seen, status.next)
@@ -54,9 +54,11 @@ def wishes(
         stable = rolling[-count:]  # of older releases, if any: they cannot be made again
     if in_place:
         stable = _without_one_old(stable, release, seen)
-    number = max([status.next, *(wish.number + 1 for wish in stable)])
-    tried = _plan_canary([wish for wish in there if wish.trial], spec, status, seen, number)
-    return tuple(sorted([*stable, *tried], key=lambda wish: wish.number))
+    number = max([status.next, *(desired.number + 1 for desired in stable)])
+    tried = _plan_canary(
+        [desired for desired in there if desired.trial], spec, status, seen, number
+    )
+    return tuple(sorted([*stable, *tried], key=lambda desired: desired.number))
 
 
 def blocked_by_room(
@@ -68,12 +70,12 @@ def blocked_by_room(
     ``None`` while something else may still make room: a replica that is ending, or a new one that
     does not answer yet and is followed by the end of an old one.
     """
-    wished = {wish.number for wish in status.wishes}
-    if any(replica.leaving or replica.number not in wished for replica in replicas):
+    desired_numbers = {desired.number for desired in status.wishes}
+    if any(replica.leaving or replica.number not in desired_numbers for replica in replicas):
         return None
     seen = {replica.number: replica for replica in replicas}
-    stable = [wish for wish in status.wishes if not wish.trial and wish.number in seen]
-    new = [seen[wish.number] for wish in stable if wish.template == spec.template]
+    stable = [desired for desired in status.wishes if not desired.trial and desired.number in seen]
+    new = [seen[desired.number] for desired in stable if desired.template == spec.template]
     if len(new) == len(stable):  # no old one is there, which could end
         return None
     waiting = [replica for replica in new if replica.waits_for_room]
@@ -87,39 +89,45 @@ def _without_one_old(
     stable: Sequence[DesiredReplica], template: int, seen: Seen
 ) -> list[DesiredReplica]:
     """One that does not answer goes first, else the oldest."""
-    old = [wish for wish in stable if wish.template != template]
+    old = [desired for desired in stable if desired.template != template]
     if not old:
         return list(stable)
     ready = {number for number, replica in seen.items() if replica.ready}
-    first = min(old, key=lambda wish: (wish.number in ready, wish.number))
-    return [wish for wish in stable if wish is not first]
+    first = min(old, key=lambda desired: (desired.number in ready, desired.number))
+    return [desired for desired in stable if desired is not first]
 
 
 def stable_numbers(wanted: Sequence[DesiredReplica]) -> frozenset[int]:
     """Replicas that are to answer for what is served."""
-    return frozenset(wish.number for wish in wanted if not wish.trial)
+    return frozenset(desired.number for desired in wanted if not desired.trial)
 
 
-def _taken_in(wish: DesiredReplica, spec: ServiceSpec) -> DesiredReplica:
+def _taken_in(desired: DesiredReplica, spec: ServiceSpec) -> DesiredReplica:
     """A promoted candidate's replicas are on trial no more."""
-    return replace(wish, trial=False) if wish.trial and wish.template == spec.template else wish
+    return (
+        replace(desired, trial=False)
+        if desired.trial and desired.template == spec.template
+        else desired
+    )
 
 
 def _roll_replicas(
     there: Sequence[DesiredReplica], template: int, count: int, seen: Seen, number: int
 ) -> list[DesiredReplica]:
-    new = [wish for wish in there if wish.template == template]
-    old = [wish for wish in there if wish.template != template]
+    new = [desired for desired in there if desired.template == template]
+    old = [desired for desired in there if desired.template != template]
     ready = {number for number, replica in seen.items() if replica.ready}
     surge = 1 if old else 0
     broken = _broken(new, seen)
     while len(new) < count and len(new) + len(old) < count + surge and not broken:
         new.append(DesiredReplica(number, template))
         number += 1
-    answering = [wish for wish in new if wish.number in ready]
+    answering = [desired for desired in new if desired.number in ready]
     keep_old = max(0, count - len(answering))
-    old.sort(key=lambda wish: (wish.number in ready, wish.number))  # who does not answer goes first
-    new.sort(key=lambda wish: (wish.number not in ready, wish.number))
+    old.sort(
+        key=lambda desired: (desired.number in ready, desired.number)
+    )  # who does not answer goes first
+    new.sort(key=lambda desired: (desired.number not in ready, desired.number))
     # Not old[-keep_old:], which returns the whole list if keep_old is 0.
     return [*new[:count], *old[len(old) - min(len(old), keep_old) :]]
 
@@ -137,8 +145,13 @@ def _plan_canary(
     if spec.candidate is None or status.failure_of(spec.candidate.template) is not None:
         return []
     template, count = spec.candidate.template, candidates_of(spec, status)
-    mine = [wish for wish in there if wish.template == template]
-    mine.sort(key=lambda wish: (not (wish.number in seen and seen[wish.number].ready), wish.number))
+    mine = [desired for desired in there if desired.template == template]
+    mine.sort(
+        key=lambda desired: (
+            not (desired.number in seen and seen[desired.number].ready),
+            desired.number,
+        )
+    )
     missing = 0 if _broken(mine, seen) else count - len(mine)
     return [
         *mine[:count],
@@ -147,7 +160,7 @@ def _plan_canary(
 
 
 def _broken(new: Sequence[DesiredReplica], seen: Seen) -> bool:
-    return any(seen[wish.number].hopeless for wish in new if wish.number in seen)
+    return any(seen[desired.number].hopeless for desired in new if desired.number in seen)
 
 
 def _spent(replica: SeenReplica | None) -> bool:

@@ -134,7 +134,7 @@ def _checked_values(
 def report_value(
     record: StudyRecord, number: int, step: int, value: float, at: int, *, most: int
 ) -> StudyStatus:
-    """The status with a value that a trial reported, and with the wish that it ends if it does
+    """The status with a value that a trial reported, and with the request that it ends if it does
     badly; the very status of ``record`` if nothing changes. A study keeps ``most`` values.
 
     Raises:

@@ -135,27 +135,27 @@ def _from_template(
     return replace(trial, state=STATES[template.state])
 
 
-def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) -> TrialStatus:
+def with_parameter(record: StudyRecord, trial: TrialStatus, request: NewParameter) -> TrialStatus:
     """The trial with a parameter.
 
     Raises:
         InvalidRequest: Earlier trials have it of another kind, or it has no such value.
     """
-    name, text = wish.name, wish.distribution
-    value = _external(record, wish)
+    name, text = request.name, request.distribution
+    value = _external(record, request)
     kept = _require_optuna(trial)
     kept = replace(
         kept,
         distributions={**kept.distributions, name: text},
         # Store as text, which keeps every digit and also infinity.
-        internal={**kept.internal, name: repr(wish.internal)},
+        internal={**kept.internal, name: repr(request.internal)},
     )
     return _check_size(replace(trial, parameters={**trial.parameters, name: value}, optuna=kept))
 
 
-def _external(record: StudyRecord, wish: NewParameter) -> Any:
+def _external(record: StudyRecord, request: NewParameter) -> Any:
     """The value of a parameter as users see it."""
-    name, text = wish.name, wish.distribution
+    name, text = request.name, request.distribution
     _check_key("param_name", name)
     distribution = parse_distribution(text)
     # Comparing with the newest trial that has the parameter is enough: each one was compared with
@@ -167,18 +167,18 @@ def _external(record: StudyRecord, wish: NewParameter) -> Any:
         if before is not None:
             check_compatible(parse_distribution(before), distribution)
             break
-    return distribution.external(wish.internal)
+    return distribution.external(request.internal)
 
 
 def with_state(
-    record: StudyRecord, trial: TrialStatus, wish: NewState, now: datetime
+    record: StudyRecord, trial: TrialStatus, request: NewState, now: datetime
 ) -> TrialStatus | None:
     """The trial in a state; ``None`` if another process has begun it.
 
     Raises:
         InvalidRequest: There is no such state, or it has other numbers of values.
     """
-    kept, state, values = _require_optuna(trial), wish.state, wish.values
+    kept, state, values = _require_optuna(trial), request.state, request.values
     if state not in STATES:
         raise refuse("state", state, "0 to 4")
     if state == RUNNING and trial.state is not TrialState.WAITING:
@@ -187,7 +187,7 @@ def with_state(
     if values:
         trial = _with_values(trial, values)
         kept = _require_optuna(trial)
-    kept = replace(kept, key=wish.key)
+    kept = replace(kept, key=request.key)
     if state == RUNNING:
         kept = replace(kept, started=format_time(now))
     elif state != WAITING:

@@ -63,7 +63,7 @@ class StudySpec:
 
     With ``original``, it came by the original interface: a trial always has the argument
     ``--output_path``. Otherwise only code that has such a flag gets it, as for all jobs.
-    Without a ``seed`` there is one of the study's uid: see ``seeded``. ``stopped`` is the wish that
+    Without a ``seed`` there is one of the study's uid: see ``seeded``. ``stopped`` is the request that
     it ends, ``paused`` the one that no trial begins, and ``extended`` counts how often it was to go
     on. 0 stands for no limit in ``max_time_s`` and ``same_failures``.
     ``trials`` are run first, ``queued`` were added later and come next. The trials of a ``local``

@@ -149,7 +149,7 @@ class Program:
 
 @dataclass(frozen=True)
 class RequestedRestart:
-    """The wish that ``task`` starts again alone in ``attempt``: the restart ``number`` of those of
+    """The request that ``task`` starts again alone in ``attempt``: the restart ``number`` of those of
     the task that were asked for.
     """
 

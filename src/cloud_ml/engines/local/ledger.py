@@ -5,9 +5,9 @@ share.
 
     <root>/ledger/gates/<gang>          who may start the gang: a claim, or a tombstone. Made once, by link(2)
     <root>/ledger/reports/<gang>.json   how far the gang has come; replaced atomically
-    <root>/ledger/stops/<gang>          a wish to stop it: seconds of grace
-    <root>/ledger/restarts/<gang>.<task>  a wish to start the task again; taken by its supervisor
-    <root>/ledger/stacks/<gang>.<task>  a wish to see the stacks of a task; taken by its supervisor
+    <root>/ledger/stops/<gang>          a request to stop it: seconds of grace
+    <root>/ledger/restarts/<gang>.<task>  a request to start the task again; taken by its supervisor
+    <root>/ledger/stacks/<gang>.<task>  a request to see the stacks of a task; taken by its supervisor
     <root>/jobs/<job>/work              the home directory of the job, kept over attempts; see ``working_directory``
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
     <root>/listeners/…                  where supervisors hand out the sockets of jobs; see ``ListenerStore``
@@ -171,7 +171,7 @@ class Ledger:
     # ---- stops
 
     def request_stop(self, key: GangKey, grace_s: float, why: Reason = Reason.CANCELLED) -> None:
-        """Leave the wish to stop; a later one with less grace replaces it.
+        """Leave the request to stop; a later one with less grace replaces it.
 
         Why is a file of its own: supervisors of older versions read a number. An attempt without
         a folder has no task that could be told.
@@ -190,7 +190,7 @@ class Ledger:
             return Reason.CANCELLED
 
     def stop_requested(self, key: GangKey) -> float | None:
-        """Seconds of grace if the gang is to stop, else ``None``. A wish that cannot be read
+        """Seconds of grace if the gang is to stop, else ``None``. A request that cannot be read
         leaves none.
         """
         try:
@@ -207,35 +207,35 @@ class Ledger:
     # ---- stacks
 
     def request_stacks(self, key: GangKey, task: str) -> None:
-        """Leave the wish to see the stacks of a task."""
+        """Leave the request to see the stacks of a task."""
         _replace(f"{self.stacks}/{key}.{task}", "")
 
     def take_stack_requests(self, key: GangKey, tasks: Sequence[str]) -> list[str]:
-        """Those of ``tasks`` whose stacks are wished for; the wishes are fulfilled with that."""
+        """Those of ``tasks`` whose stacks are wished for; the requests are fulfilled with that."""
         return [task for task in tasks if _is_taken(self.stacks / f"{key}.{task}")]
 
     # ---- restarts of single tasks
 
     def request_restart(self, key: GangKey, task: str, number: int, grace_s: float) -> None:
-        """Leave the wish that a task starts again: the restart ``number`` of those that were asked
+        """Leave the request that a task starts again: the restart ``number`` of those that were asked
         for. It has ``grace_s`` seconds to end.
         """
-        wish = json.dumps({"number": number, "grace_s": grace_s})
-        _replace(f"{self.restarts}/{key}.{task}", wish)
+        request = json.dumps({"number": number, "grace_s": grace_s})
+        _replace(f"{self.restarts}/{key}.{task}", request)
 
     def take_restart_requests(
         self, key: GangKey, tasks: Sequence[str]
     ) -> list[tuple[str, int, float]]:
-        """The task, number and grace of each wish for one of ``tasks``. They are gone with that:
+        """The task, number and grace of each request for one of ``tasks``. They are gone with that:
         whoever takes them fulfils them, or dies with the attempt.
         """
         found = []
         for task in tasks:
-            wish = f"{self.restarts}/{key}.{task}"
-            taken = _draft(wish)
+            request = f"{self.restarts}/{key}.{task}"
+            taken = _draft(request)
             with contextlib.suppress(FileNotFoundError, *_DAMAGED):
                 # Before it is read: the next one may take its place meanwhile.
-                os.rename(wish, taken)  # noqa: PTH104
+                os.rename(request, taken)  # noqa: PTH104
                 document = json.loads(content(taken))
                 found.append((task, int(document["number"]), float(document["grace_s"])))
             _unlink(taken)
@@ -335,8 +335,8 @@ class Ledger:
             ):
                 leftover.unlink(missing_ok=True)
             for folder in (self.stacks, self.restarts):
-                for wish in folder.glob(f"{job_uid}.{attempt}.*"):
-                    wish.unlink(missing_ok=True)
+                for request in folder.glob(f"{job_uid}.{attempt}.*"):
+                    request.unlink(missing_ok=True)
         failpoints.here("ledger.forget.between")
         self.kept_disk.drop(job_uid)
         # Read before the folder is removed, which carries the number of its project.
@@ -422,9 +422,9 @@ def boot_id() -> str:
     return content("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
 
 
-def _is_taken(wish: Path) -> bool:
+def _is_taken(request: Path) -> bool:
     try:
-        wish.unlink()
+        request.unlink()
     except FileNotFoundError:
         return False
     return True

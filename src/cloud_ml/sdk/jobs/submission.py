@@ -103,15 +103,15 @@ class JobSubmission:
         check_code_stays(fields)
         last: AlreadyExists | None = None
         for free in [job_name] if job_name else free_names(self._jobs.get(name).name):
-            wish = JobClone(
+            request = JobClone(
                 job_name=free,
                 arguments=arguments or {},
                 environment=environment or {},
                 fields=fields,
             )
-            wish.validate()
+            request.validate()
             try:
-                return self._handle(self._jobs.clone(name, wish))
+                return self._handle(self._jobs.clone(name, request))
             except AlreadyExists as error:
                 last = error
         assert last is not None

@@ -87,7 +87,7 @@ class Keys:
     def create(
         self,
         caller: Identity,
-        wish: accounts.KeyWish,
+        request: accounts.KeyWish,
         org: str | None = None,
         *,
         idempotency_key: str | None = None,
@@ -102,17 +102,17 @@ class Keys:
             InvalidRequest: The time is out of range.
         """
         organisation = self._identities.named(caller, org)
-        name = wish.user or caller.user
+        name = request.user or caller.user
         own = (organisation.name, name) == (caller.org, caller.user)
         permit(caller, Operation.MANAGE_OWN_KEYS if own else Operation.MANAGE_ORGANISATION)
         user = self._users.find(organisation, name)
         check_rank(caller, user.spec.role)
-        if wish.expires_in_s is not None:
-            common.check_count("expires_in_s", wish.expires_in_s, least=1, most=_TEN_YEARS_S)
+        if request.expires_in_s is not None:
+            common.check_count("expires_in_s", request.expires_in_s, least=1, most=_TEN_YEARS_S)
         made_with = _made_with(caller, idempotency_key)
         with limit_of_new(self._store, ACCESS_KEY, SYSTEM, made_with):
             self._check_room(user)
-        return self._make_key(user, wish, made_with, once)
+        return self._make_key(user, request, made_with, once)
 
     def change(
         self,
@@ -184,12 +184,12 @@ class Keys:
                     f"{access_key} does not work any more; create a key instead", field="access_key"
                 )
         user = self._users.find(self._identities.organisation(record.spec.org), record.spec.user)
-        wish = accounts.KeyWish(
+        request = accounts.KeyWish(
             user=record.spec.user,
             legacy_signatures=record.spec.legacy_signatures,
             fds_signatures=record.spec.accepts_fds,
         )
-        made = self._make_key(user, wish, made_with, once)
+        made = self._make_key(user, request, made_with, once)
         ends = self._clock() + timedelta(seconds=overlap_s)
 
         def ending(spec: AccessKeySpec) -> AccessKeySpec:
@@ -222,18 +222,18 @@ class Keys:
         return self._to_wire(record)
 
     def _make_key(
-        self, user: UserRecord, wish: accounts.KeyWish, made_with: str | None, once: Once | None
+        self, user: UserRecord, request: accounts.KeyWish, made_with: str | None, once: Once | None
     ) -> accounts.NewAccessKey:
         expires = (
             None
-            if wish.expires_in_s is None
-            else self._clock() + timedelta(seconds=wish.expires_in_s)
+            if request.expires_in_s is None
+            else self._clock() + timedelta(seconds=request.expires_in_s)
         )
         made = self._identities.create_key(
             self._identities.organisation(user.key.org),
             user.key.name,
-            legacy_signatures=wish.legacy_signatures,
-            fds_signatures=wish.fds_signatures,
+            legacy_signatures=request.legacy_signatures,
+            fds_signatures=request.fds_signatures,
             expires_at=expires,
             idempotency_key=made_with,
             once=once,

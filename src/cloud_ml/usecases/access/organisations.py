@@ -83,7 +83,7 @@ class Organisations:
         return _to_wire(self._find(caller, name))
 
     def create(
-        self, caller: Identity, wish: accounts.NewOrganisation, *, once: Once | None = None
+        self, caller: Identity, request: accounts.NewOrganisation, *, once: Once | None = None
     ) -> accounts.Organisation:
         """Make an organisation and its default bucket.
 
@@ -94,15 +94,15 @@ class Organisations:
                 never reused.
         """
         permit(caller, Operation.MANAGE_PLATFORM)
-        common.check_name("name", wish.name)
-        _check_mail(wish.mail)
-        bucket = self._bucket_for(wish)
+        common.check_name("name", request.name)
+        _check_mail(request.mail)
+        bucket = self._bucket_for(request)
         made = self._identities.create_organisation(
-            wish.name, mail=wish.mail, default_bucket=bucket, once=once
+            request.name, mail=request.mail, default_bucket=bucket, once=once
         )
         if bucket:
             self._storage.create_bucket(made, bucket)
-        return self.describe(caller, wish.name)
+        return self.describe(caller, request.name)
 
     def change(
         self,
@@ -219,17 +219,19 @@ class Organisations:
             raise NotFound(f"there is no organisation {name[:63]}", field="org", value=name[:63])
         return record
 
-    def _bucket_for(self, wish: accounts.NewOrganisation) -> str:
+    def _bucket_for(self, request: accounts.NewOrganisation) -> str:
         """The name of the default bucket; empty when the obvious one is somebody else's.
 
         Raises:
             AlreadyExists: The one that was asked for is.
         """
-        bucket = wish.default_bucket or (wish.name if len(wish.name) > 2 else f"{wish.name}-data")
+        bucket = request.default_bucket or (
+            request.name if len(request.name) > 2 else f"{request.name}-data"
+        )
         common.check_bucket("default_bucket", bucket)
         if self._store.find(BUCKET, SYSTEM, bucket) is None:
             return bucket
-        if wish.default_bucket:
+        if request.default_bucket:
             raise AlreadyExists(
                 f"the bucket name {bucket} is taken", field="default_bucket", value=bucket
             )

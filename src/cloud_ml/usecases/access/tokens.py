@@ -122,7 +122,7 @@ class AccessTokens:
     def create(
         self,
         caller: Identity,
-        wish: wire.NewAccessToken,
+        request: wire.NewAccessToken,
         *,
         idempotency_key: str | None = None,
         once: Once | None = None,
@@ -141,13 +141,16 @@ class AccessTokens:
             InvalidRequest: A scope or the lifetime is wrong.
         """
         permit(caller, Operation.MANAGE_OWN_KEYS)
-        scopes = parse_scopes(wish.scopes)
-        common.check_text("note", wish.note, limit=_LONGEST_NOTE, allow_empty=True)
+        scopes = parse_scopes(request.scopes)
+        common.check_text("note", request.note, limit=_LONGEST_NOTE, allow_empty=True)
         common.check_count(
-            "expires_in_s", wish.expires_in_s, least=1, most=self._settings.token_lifetime_limit_s
+            "expires_in_s",
+            request.expires_in_s,
+            least=1,
+            most=self._settings.token_lifetime_limit_s,
         )
         now = self._clock()
-        expires_at = now + timedelta(seconds=wish.expires_in_s)
+        expires_at = now + timedelta(seconds=request.expires_in_s)
         _check_not_stronger(caller, scopes, expires_at)
         made_with = idempotency_key and f"{caller.access_key}:{caller.token}:{idempotency_key}"
         with limit_of_new(self._store, ACCESS_TOKEN, SYSTEM, made_with):
@@ -165,7 +168,7 @@ class AccessTokens:
             scopes=tuple(map(str, scopes)),
             expires_at=expires_at,
             parent=caller.token,
-            note=wish.note,
+            note=request.note,
         )
         record = self._store.create(
             ACCESS_TOKEN,

@@ -79,7 +79,7 @@ class Users:
     def create(
         self,
         caller: Identity,
-        wish: accounts.NewUser,
+        request: accounts.NewUser,
         org: str | None = None,
         *,
         once: Once | None = None,
@@ -92,21 +92,21 @@ class Users:
             AlreadyExists: The name is taken in this organisation.
         """
         organisation = self._get_managed(caller, org)
-        common.check_name("name", wish.name)
-        role = _role(wish.role)
+        common.check_name("name", request.name)
+        role = _role(request.role)
         check_rank(caller, role)
-        common.check_text("mail", wish.mail, limit=254, allow_empty=True)
+        common.check_text("mail", request.mail, limit=254, allow_empty=True)
         self._check_few(organisation)
-        if self._store.find(USER, organisation.name, wish.name) is None:
+        if self._store.find(USER, organisation.name, request.name) is None:
             # A key that was made while its user was removed must not come to life with a namesake's
             # role.
-            self._remove_keys(organisation, wish.name)
+            self._remove_keys(organisation, request.name)
         record = self._store.create(
             USER,
             org=organisation.name,
-            name=wish.name,
+            name=request.name,
             owner=organisation.name,
-            spec=UserSpec(role, wish.mail),
+            spec=UserSpec(role, request.mail),
             status=StandingStatus(),
             now=self._clock(),
             once=once,

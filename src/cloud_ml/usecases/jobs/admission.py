@@ -95,7 +95,7 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     Args:
         spec: What is asked for.
         capacity: What the engine has in all.
-        gpu_missing: ``refuse`` a job that wants a GPU where there is none, or ``ignore`` the wish.
+        gpu_missing: ``refuse`` a job that wants a GPU where there is none, or ``ignore`` the request.
 
     Raises:
         InvalidRequest: Names the field, its value and what is allowed.

@@ -145,7 +145,7 @@ class JobLifecycle(JobLookup):
         scope: str | None,
         name: str,
         caller: Identity,
-        wish: RequestedRestart,
+        request: RequestedRestart,
         *,
         once: Once | None = None,
     ) -> TrainJobRecord:
@@ -159,20 +159,20 @@ class JobLifecycle(JobLookup):
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, name)
         workload = record.spec.workload
-        other = record.status.attempt != wish.attempt or workload.desired is not Desired.RUN
+        other = record.status.attempt != request.attempt or workload.desired is not Desired.RUN
         if _ends(record) or other:
             raise Conflict(
                 f"{record.key.name} is {record.status.phase}; only a task that runs can be "
                 "restarted",
                 field="phase",
             )
-        if wish in workload.requested_restarts:
+        if request in workload.requested_restarts:
             return self._return_unchanged(record, once)
         return self._change(
             record,
-            lambda workload: with_restart(workload, wish),
+            lambda workload: with_restart(workload, request),
             Reason.RESTART_REQUESTED,
-            f"restart of {wish.task} requested by {caller.user}",
+            f"restart of {request.task} requested by {caller.user}",
             once,
         )
 

@@ -48,7 +48,7 @@ class SubmissionChecks:
         catalog: Has the frameworks that are offered.
         checkpoints: Those that jobs have saved.
         find: A job of an organisation by its name.
-        gpu_missing: ``refuse`` a job that wants a GPU where there is none, or ``ignore`` the wish.
+        gpu_missing: ``refuse`` a job that wants a GPU where there is none, or ``ignore`` the request.
         quota_of: The quota of an organisation.
         trainers: From where trainers may be fetched.
         grace_limit_s: The longest time to end that a job may ask for.

@@ -27,7 +27,7 @@ def _runs(record: WorkloadRecord, process: ObservedProcess) -> bool:
 
 
 async def requested_restart(record: WorkloadRecord, engine: Engine, task: str) -> RequestedRestart:
-    """The wish that a task of the current attempt starts again alone.
+    """The request that a task of the current attempt starts again alone.
 
     Raises:
         NotFound: The job has no such task.
@@ -62,16 +62,16 @@ async def requested_restart(record: WorkloadRecord, engine: Engine, task: str) -
     return RequestedRestart(gang.attempt, task, found.requested_restarts + 1)
 
 
-def with_restart(workload: WorkloadSpec, wish: RequestedRestart) -> WorkloadSpec:
-    """The workload with a further wish. Those of earlier attempts, and an earlier one of the same
+def with_restart(workload: WorkloadSpec, request: RequestedRestart) -> WorkloadSpec:
+    """The workload with a further request. Those of earlier attempts, and an earlier one of the same
     task, are dropped.
     """
     others = (
         one
         for one in workload.requested_restarts
-        if one.attempt == wish.attempt and one.task != wish.task
+        if one.attempt == request.attempt and one.task != request.task
     )
-    return replace(workload, requested_restarts=(*others, wish))
+    return replace(workload, requested_restarts=(*others, request))
 
 
 def _able(record: WorkloadRecord, engine: Engine, runtime: str) -> Collection[str]:

@@ -95,7 +95,9 @@ def _ready_of(record: ServiceRecord, rows: Sequence[Replica]) -> tuple[int, Serv
     A replica that ended after the last look at the service is not counted.
     """
     status = record.status
-    stable = {wish.number for wish in status.wishes if not wish.trial} & set(status.answering)
+    stable = {desired.number for desired in status.wishes if not desired.trial} & set(
+        status.answering
+    )
     gone = {one.number for one in rows if not one.ready} & stable
     ready = max(0, status.ready - len(gone))
     if (

@@ -22,17 +22,17 @@ from cloud_ml.usecases.studies.spaces import change_space, read_parameters_as
 _MOST_BYTES, _NUMBER_BYTES = 8 * MIB, 24
 
 
-def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> StudySpec:
+def extended(spec: StudySpec, request: StudyExtension, settings: StudySettings) -> StudySpec:
     """The study with more trials. An earlier target and time limit hold no more.
 
     Raises:
         InvalidRequest: There are not so many trials to run.
     """
     _check_suggests(spec)
-    if wish.trials < 1:
-        raise common.refuse("trials", wish.trials, "1 or more")
-    spec = _with_space(spec, wish)
-    most = spec.max_trials + wish.trials
+    if request.trials < 1:
+        raise common.refuse("trials", request.trials, "1 or more")
+    spec = _with_space(spec, request)
+    most = spec.max_trials + request.trials
     if spec.space and is_finite(spec.space) and spec.population is None:
         named = len(spec.trials) + len(spec.queued)
         if spec.space_changed:  # trials of other spaces are no combinations of this one
@@ -41,13 +41,15 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
         most = most if combinations is None else min(most, named + combinations)
     goes_on = spec.stopped and most == spec.max_trials  # with trials that have not begun
     if (most <= spec.max_trials and not goes_on) or not spec.space:
-        raise common.refuse("trials", wish.trials, "none: all combinations are among its trials")
-    _check_most("trials", wish.trials, most, settings)
-    if spec.repeats and wish.target is not None:
+        raise common.refuse("trials", request.trials, "none: all combinations are among its trials")
+    _check_most("trials", request.trials, most, settings)
+    if spec.repeats and request.target is not None:
         allowed = "no target, as repeats begin when all trials have ended"
-        raise common.refuse("target", wish.target, allowed)
-    if spec.further and wish.target is not None:
-        raise common.refuse("target", wish.target, "no target, as the study has several objectives")
+        raise common.refuse("target", request.target, allowed)
+    if spec.further and request.target is not None:
+        raise common.refuse(
+            "target", request.target, "no target, as the study has several objectives"
+        )
     check_size(spec.space, (*spec.trials, *spec.queued), most)
     return replace(
         spec,
@@ -55,22 +57,22 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
         extended=spec.extended + 1,
         stopped=False,
         paused=False,
-        target=target_of(wish.target),
-        max_time_s=max_time_of(wish.max_time),
+        target=target_of(request.target),
+        max_time_s=max_time_of(request.max_time),
     )
 
 
-def _with_space(spec: StudySpec, wish: StudyExtension) -> StudySpec:
+def _with_space(spec: StudySpec, request: StudyExtension) -> StudySpec:
     """The study with the space that is wished for."""
-    if not wish.space and wish.constraints is None:
+    if not request.space and request.constraints is None:
         return spec
     if not spec.space:
-        raise common.refuse("space", wish.space, "nothing, as all trials were named")
+        raise common.refuse("space", request.space, "nothing, as all trials were named")
     if spec.population is not None:
         allowed = "no change, as members of pbt go on with the parameters that they have"
-        raise common.refuse("space", wish.space, allowed)
+        raise common.refuse("space", request.space, allowed)
     before = spec.space, spec.constraints
-    space, constraints = change_space(spec.algorithm, before, wish.space, wish.constraints)
+    space, constraints = change_space(spec.algorithm, before, request.space, request.constraints)
     if spec.algorithm == "grid":
         grid_size(space, 1, constraints)  # refuses a range of endlessly many values
     _check_folder(spec, space)
@@ -84,7 +86,7 @@ def _check_folder(spec: StudySpec, space: Sequence[Parameter]) -> None:
         raise common.refuse("space.output_path", "a parameter", allowed)
 
 
-def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> StudySpec:
+def enqueued(spec: StudySpec, request: QueuedTrials, settings: StudySettings) -> StudySpec:
     """The study with trials of a user, which come next and beside all others.
 
     Raises:
@@ -96,11 +98,11 @@ def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> St
             "each trial of pbt belongs to a member of its population; name the first ones in trials",
             field="trials",
         )
-    if not wish.trials:
-        raise common.refuse("trials", wish.trials, "at least one trial")
+    if not request.trials:
+        raise common.refuse("trials", request.trials, "at least one trial")
     trials = [
         dict(check_trial(spec.space, trial, f"trials[{number}]", spec.constraints))
-        for number, trial in enumerate(wish.trials)
+        for number, trial in enumerate(request.trials)
     ]
     names = (name for trial in trials for name in trial)
     read_parameters_as(spec.parameters_as, names, spec.job.environment)

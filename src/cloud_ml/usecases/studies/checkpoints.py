@@ -41,7 +41,7 @@ def read_kept_checkpoints(
 
 
 def with_kept_checkpoints(
-    spec: StudySpec, wish: KeptCheckpoints, settings: StudySettings
+    spec: StudySpec, request: KeptCheckpoints, settings: StudySettings
 ) -> StudySpec:
     """The study with another policy.
 
@@ -49,7 +49,7 @@ def with_kept_checkpoints(
         InvalidRequest: As for a new study.
     """
     count = read_kept_checkpoints(
-        wish.keep_checkpoints,
+        request.keep_checkpoints,
         objectives=len(spec.objectives),
         local=spec.local,
         settings=settings,

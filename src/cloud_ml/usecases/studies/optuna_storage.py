@@ -217,12 +217,12 @@ class OptunaStorage:
         return study * TRIALS_OF_A_STUDY + number
 
     def set_parameter(
-        self, caller: Identity, trial: int, wish: NewParameter, once: Once | None
+        self, caller: Identity, trial: int, request: NewParameter, once: Once | None
     ) -> None:
         """Set a parameter of a trial."""
 
         def change(record: StudyRecord, one: TrialStatus) -> TrialStatus:
-            return optuna_trials.with_parameter(record, one, wish)
+            return optuna_trials.with_parameter(record, one, request)
 
         self._change_trial(caller, trial, change, once)
 
@@ -230,7 +230,7 @@ class OptunaStorage:
         self,
         caller: Identity,
         trial: int,
-        wish: NewState,
+        request: NewState,
         once: Once | None,
     ) -> bool:
         """Set the state of a trial, and its values. Returns whether it was set: a trial that waits is
@@ -241,10 +241,10 @@ class OptunaStorage:
         def change(record: StudyRecord) -> StudyStatus | None:
             nonlocal was_set
             one = optuna_trials.trial_at(record, trial % TRIALS_OF_A_STUDY)
-            if wish.key and one.optuna is not None and one.optuna.key == wish.key:
+            if request.key and one.optuna is not None and one.optuna.key == request.key:
                 return None
             one = optuna_trials.check_updatable(one)
-            changed = optuna_trials.with_state(record, one, wish, self._clock())
+            changed = optuna_trials.with_state(record, one, request, self._clock())
             was_set = changed is not None
             return None if changed is None else optuna_trials.replace_trial(record.status, changed)
 

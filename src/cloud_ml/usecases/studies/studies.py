@@ -122,9 +122,9 @@ def study_resource(
             "stop": lambda spec: replace(spec, stopped=True),
             "pause": lambda spec: replace(spec, paused=True),
             "resume": lambda spec: replace(spec, paused=False),
-            "extend": lambda spec, wish: extended(spec, wish, settings),
-            "enqueue": lambda spec, wish: enqueued(spec, wish, settings),
-            "keep": lambda spec, wish: with_kept_checkpoints(spec, wish, settings),
+            "extend": lambda spec, request: extended(spec, request, settings),
+            "enqueue": lambda spec, request: enqueued(spec, request, settings),
+            "keep": lambda spec, request: with_kept_checkpoints(spec, request, settings),
         },
         fields=_fields,
         in_list=lambda study: replace(

@@ -362,9 +362,9 @@ class RunningTasks:
         if number <= task.observed.requested_restarts:
             return
         task.observed = replace(task.observed, requested_restarts=number)
-        # The report has the wish before it is fulfilled: nobody leaves it once more.
+        # The report has the request before it is fulfilled: nobody leaves it once more.
         self._attempt.reporter.publish(processes=self.observed)
-        failpoints.here("task_restart.wish.taken")
+        failpoints.here("task_restart.request.taken")
         if task.exit is not None:
             task.restart_at = time.monotonic()
             return

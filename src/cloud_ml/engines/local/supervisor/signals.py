@@ -1,4 +1,4 @@
-"""The signals that a supervisor hears: that somebody wishes something, and that news are due."""
+"""The signals that a supervisor hears: that somebody requests something, and that news are due."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StopRequested(BaseException):
 
 
 class SignalListener:
-    """Has signals wake the selector, and notes that somebody may have left a wish.
+    """Has signals wake the selector, and notes that somebody may have left a request.
 
     Args:
         selector: Woken by each signal.
@@ -50,12 +50,12 @@ class SignalListener:
         selector.register(receiver, selectors.EVENT_READ, (_drain, receiver))
 
     def take_signal(self) -> bool:
-        """Whether SIGTERM came since the last call: whoever leaves a wish sends it afterwards."""
+        """Whether SIGTERM came since the last call: whoever leaves a request sends it afterwards."""
         signalled, self._signalled = self._signalled, False
         return signalled
 
     def close(self) -> None:
-        """Leave nothing behind for the next gang of this process. A late wish for this one is
+        """Leave nothing behind for the next gang of this process. A late request for this one is
         over.
         """
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -52,7 +52,7 @@ _RUNNING_S = 0.1
 one report does.
 """
 _BATCH_S = 0.5
-"""So long events are handled before wishes and limits are looked at."""
+"""So long events are handled before requests and limits are looked at."""
 _CLOSING_S, _PORT_LOOK_S = 65.0, 0.2
 """The system keeps connections of processes that have ended for 60 s."""
 
@@ -331,7 +331,7 @@ class Supervisor:
     # ---- watching
 
     def _watch(self, running: RunningTasks) -> Verdict:
-        """Wait until every process has ended, keeping limits and wishes to stop."""
+        """Wait until every process has ended, keeping limits and requests to stop."""
         while not running.over:
             self._handle_events(self._seconds_to_wait(running))
             self._stop_if_asked()
@@ -341,7 +341,7 @@ class Supervisor:
         return running.verdict or Verdict(Reason.COMPLETED, completed_sentence(()))
 
     def _handle_events(self, timeout_s: float) -> None:
-        """Handle what has come, or what comes first within that time. What would keep wishes and
+        """Handle what has come, or what comes first within that time. What would keep requests and
         limits waiting is left for the next time: looking for patterns in the output of a task that
         has failed may take seconds, and a thousand may have failed at once.
         """
@@ -382,7 +382,7 @@ class Supervisor:
                 running.stop(verdict, grace_s=0.0)
         running.stop_due(now)
 
-    # ---- wishes
+    # ---- requests
 
     def _stop_if_asked(self) -> None:
         grace_s = self._ledger.stop_requested(self._gang.key)
@@ -402,7 +402,7 @@ class Supervisor:
 
     def _fulfil_wishes(self, running: RunningTasks) -> None:
         """Start tasks again that somebody wants to start again, and ask for the stacks of those
-        whose stacks somebody wishes to see.
+        whose stacks somebody asks to see.
         """
         names: Sequence[str] = ()
         if self._signals.take_signal():
