@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from cloud_ml.domain.records import Decision, Event
+from cloud_ml.domain.services.desired_replicas import blocked_by_room, plan_replicas, stable_numbers
 from cloud_ml.domain.services.events import events_of_change, events_of_place
 from cloud_ml.domain.services.failures import answered_releases, failed_releases, served_release
 from cloud_ml.domain.services.kind import ServiceRecord
@@ -25,7 +26,6 @@ from cloud_ml.domain.services.status import (
     ServicePhase,
     ServiceStatus,
 )
-from cloud_ml.domain.services.wishes import blocked_by_room, stable_numbers, wishes
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired
 
@@ -139,7 +139,9 @@ def _next_status(
 ) -> ServiceStatus:
     """The status that this look leads to; ``replicas`` are also those that have ended."""
     status, deleting = service.status, service.delete_requested_at is not None
-    wanted = wishes(service.spec, status, replicas, deleting=deleting, in_place=wait.in_place)
+    wanted = plan_replicas(
+        service.spec, status, replicas, deleting=deleting, in_place=wait.in_place
+    )
     stable = stable_numbers(wanted)
     serving = [replica for replica in alive if replica.number in stable]
     phase, reason, message = _stands(service, alive, serving)

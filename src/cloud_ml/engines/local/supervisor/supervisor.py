@@ -335,7 +335,7 @@ class Supervisor:
         while not running.over:
             self._handle_events(self._seconds_to_wait(running))
             self._stop_if_asked()
-            self._fulfil_wishes(running)
+            self._fulfil_requests(running)
             self._keep_limits(running)
         running.end_rest()
         return running.verdict or Verdict(Reason.COMPLETED, completed_sentence(()))
@@ -400,7 +400,7 @@ class Supervisor:
         elif grace_s < self._stop_grace_s and running.stop_sooner(grace_s, why):  # asked again
             self._stop_grace_s = grace_s
 
-    def _fulfil_wishes(self, running: RunningTasks) -> None:
+    def _fulfil_requests(self, running: RunningTasks) -> None:
         """Start tasks again that somebody wants to start again, and ask for the stacks of those
         whose stacks somebody asks to see.
         """

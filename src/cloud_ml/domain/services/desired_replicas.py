@@ -19,7 +19,7 @@ from cloud_ml.domain.services.status import DesiredReplica, SeenReplica, Service
 Seen = Mapping[int, SeenReplica]
 
 
-def wishes(
+def plan_replicas(
     spec: ServiceSpec,
     status: ServiceStatus,
     replicas: Sequence[SeenReplica],
