@@ -161,12 +161,16 @@ def _check_image(fields: dict[str, Any]) -> None:
         )
 
 
+_ASKED_FOR = (*RESOURCES, "ps_count", "worker_count", "array")
+"""What ``--distributed`` asks for, or what has no roles."""
+
+
 def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) -> dict[str, Any]:
     if distributed:
-        if cluster_spec or (both := [name for name in RESOURCES if name in fields]):
+        if cluster_spec or (both := [name for name in _ASKED_FOR if name in fields]):
             other = "--cluster_spec" if cluster_spec else ", ".join(f"--{name}" for name in both)
             raise click.UsageError(
-                f"--distributed asks for the limits of each role; leave out {other}"
+                f"--distributed asks for the roles and their limits; leave out {other}"
             )
         from cloud_ml.cli.jobs.roles import ask_for_roles
 

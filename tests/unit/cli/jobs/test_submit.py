@@ -177,8 +177,23 @@ def test_a_cluster_is_asked_for(run: Run, server: FakeServer) -> None:
         "100M",
     )
     assert (roles["ps"]["count"], roles["ps"]["task_args"]) == (1, "--sync")
-    refused = run("jobs", "submit", "a", "b", URI, "-D", "-c", "1")
-    assert (refused.exit_code, "leave out --cpu_limit" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["-c", "1"], "--cpu_limit"),
+        (["-M", "100M", "-w", "2:8"], "--memory_limit, --worker_count"),
+        (["-p", "1"], "--ps_count"),
+        (["--array", "0-3"], "--array"),
+        (["-cs", "{}"], "--cluster_spec"),
+    ],
+)
+def test_what_is_asked_for_is_not_said_beside_it(run: Run, words: list[str], option: str) -> None:
+    refused = run("jobs", "submit", "a", "b", URI, "-D", *words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"asks for the roles and their limits; leave out {option}\n" in refused.stderr
+    assert "Roles" not in refused.stderr
 
 
 @pytest.mark.parametrize(
