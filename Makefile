@@ -38,7 +38,7 @@ test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of 
 	$(PYTEST) tests/compat tests/unit -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes" --ignore tests/compat/test_original_client.py
 	$(PYTEST) tests/integration tests/acceptance tests/sandbox -q -n $(SERVER_WORKERS) --dist loadgroup -m "slow and not runtimes"
 	PROPERTIES_EXAMPLES=100 $(PYTEST) tests/properties -q -n $(WORKERS)
-	COMPETING_ROUNDS=1000 $(PYTEST) tests/unit/controller/test_competing_gangs.py -q
+	COMPETING_ROUNDS=1000 $(PYTEST) tests/unit/controller/placement/test_competing_gangs.py -q
 
 test-project-quotas: $(VENV)/.develop  ## Disk limits that the kernel keeps, in an emulated machine; takes KERNEL, see tests/project_quotas/run.sh
 	@if [ -z "$(KERNEL)" ]; then echo "skipped: KERNEL names no unpacked package of a kernel; see tests/project_quotas/run.sh"; \

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.programs.packages import Packages
 from cloud_ml.domain.addresses import Address
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.fake import FakeEngine, Machine

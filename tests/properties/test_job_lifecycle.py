@@ -26,9 +26,9 @@ from hypothesis.stateful import (
     rule,
 )
 
+from cloud_ml.controller.placement.slots import Slots
+from cloud_ml.controller.placement.task_ports import TaskPorts
 from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
-from cloud_ml.controller.slots import Slots
-from cloud_ml.controller.task_ports import TaskPorts
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import from_wire

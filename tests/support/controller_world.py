@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.model_services import ModelServiceController
-from cloud_ml.controller.outputs import JobOutputs
-from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.placement.scheduler import Scheduler
+from cloud_ml.controller.programs.downloads import Downloads
+from cloud_ml.controller.programs.packages import Packages
+from cloud_ml.controller.programs.trainers import Trainers
+from cloud_ml.controller.results.outputs import JobOutputs
 from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.runtime.term import ResourceController
-from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.train_jobs import TrainJobController
-from cloud_ml.controller.trainers import Trainers
 from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Kind

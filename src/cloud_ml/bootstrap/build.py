@@ -16,9 +16,9 @@ from cloud_ml.bootstrap.gateway_config import application_addresses, gateway_con
 from cloud_ml.bootstrap.programs import find_pythons, find_uv
 from cloud_ml.collector.archive_client import ArchiveComparer
 from cloud_ml.collector.client import CollectorProcess
-from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.placement.scheduler import most_jobs
+from cloud_ml.controller.programs.packages import Packages
 from cloud_ml.controller.runtime.manager import ControllerManager
-from cloud_ml.controller.scheduler import most_jobs
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 from cloud_ml.api.platform import Platform
 from cloud_ml.collector.client import CollectorProcess
-from cloud_ml.controller.checkpoint_retention import TrainJobCheckpointRetention
-from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Checkpoints, Executor, Outputs
-from cloud_ml.controller.metrics import MetricController
-from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.controller.model_services import ModelServiceController
-from cloud_ml.controller.outputs import JobOutputs
-from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.placement.scheduler import Scheduler
+from cloud_ml.controller.programs.downloads import Downloads
+from cloud_ml.controller.programs.model_server import ModelServerPackage, ModelServers
+from cloud_ml.controller.programs.packages import Packages
+from cloud_ml.controller.programs.tensorboard_package import TensorBoardPackage
+from cloud_ml.controller.programs.trainers import Files, Trainers
+from cloud_ml.controller.results.checkpoint_retention import TrainJobCheckpointRetention
+from cloud_ml.controller.results.metrics import MetricController
+from cloud_ml.controller.results.outputs import JobOutputs
 from cloud_ml.controller.runtime.leader_lock import LeaderLock
 from cloud_ml.controller.runtime.manager import ControllerManager
-from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.studies import StudyController
-from cloud_ml.controller.tensorboard_package import TensorBoardPackage
 from cloud_ml.controller.tensorboards import TensorBoardController
 from cloud_ml.controller.train_jobs import TrainJobController
-from cloud_ml.controller.trainers import Files, Trainers
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.kind import REPLICA

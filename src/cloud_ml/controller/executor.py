@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Generic, Protocol
 
 from cloud_ml import failpoints
+from cloud_ml.controller.programs.trainers import Files
 from cloud_ml.controller.runtime.passes import begin_step
-from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.domain.workloads import checkpoints

@@ -8,19 +8,19 @@ import logging
 from collections.abc import Iterator
 
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.gateway import Gateway
-from cloud_ml.controller.ports import Ports
-from cloud_ml.controller.readiness import ReadinessProber
+from cloud_ml.controller.placement.scheduler import Scheduler
+from cloud_ml.controller.placement.slot_loading import fill
 from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
 from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
-from cloud_ml.controller.route_publisher import RoutePublisher
+from cloud_ml.controller.routing.gateway import Gateway
+from cloud_ml.controller.routing.ports import Ports
+from cloud_ml.controller.routing.readiness import ReadinessProber
+from cloud_ml.controller.routing.route_publisher import RoutePublisher
+from cloud_ml.controller.routing.scaling import Scaling
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.repeating import Repeating
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
-from cloud_ml.controller.scaling import Scaling
-from cloud_ml.controller.scheduler import Scheduler
-from cloud_ml.controller.slot_loading import fill
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
 from cloud_ml.domain.services.spec import LoadRetries, ReplicaSpec, RequestLimits

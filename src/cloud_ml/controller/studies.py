@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cloud_ml import failpoints
+from cloud_ml.controller.results.trial_checkpoints import TrialCheckpointRemoval
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
@@ -17,7 +18,6 @@ from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.record_controller import RecordReconciler, RecordRules
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.suggestions import Suggestions
-from cloud_ml.controller.trial_checkpoints import TrialCheckpointRemoval
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Decision, ParentRef
 from cloud_ml.domain.studies.decide import (

@@ -7,16 +7,16 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from cloud_ml.controller.application_routes import ApplicationRoutes
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.gateway import Gateway
+from cloud_ml.controller.placement.scheduler import Scheduler
+from cloud_ml.controller.placement.slot_loading import fill
 from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
+from cloud_ml.controller.routing.application_routes import ApplicationRoutes
+from cloud_ml.controller.routing.gateway import Gateway
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
-from cloud_ml.controller.scheduler import Scheduler
-from cloud_ml.controller.slot_loading import fill
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD, TensorBoardRecord, TensorBoardSpec
 from cloud_ml.domain.workloads.decide import Rules

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from cloud_ml.controller.checkpoint_retention import CheckpointRetention
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.failover_metrics import FailoverMetrics
+from cloud_ml.controller.placement.scheduler import Scheduler, most_jobs
+from cloud_ml.controller.placement.slot_loading import PLACED, fill
 from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
+from cloud_ml.controller.results.checkpoint_retention import CheckpointRetention
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
-from cloud_ml.controller.scheduler import Scheduler, most_jobs
-from cloud_ml.controller.slot_loading import PLACED, fill
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Event

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloud_ml.bootstrap.programs import find_uv
-from cloud_ml.controller.scheduler import most_jobs
+from cloud_ml.controller.placement.scheduler import most_jobs
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local.cleanup import orphans

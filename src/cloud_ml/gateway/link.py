@@ -1,5 +1,5 @@
 """The server's side: finds the gateway's process or starts one, and keeps it told. See
-``controller.gateway``.
+``controller.routing.gateway``.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ class GatewayLink:
     # --- what the controller tells ---
 
     def set(self, uid: str, route: Route) -> None:
-        """See ``controller.gateway.Gateway``."""
+        """See ``controller.routing.gateway.Gateway``."""
         if self._routes.get(uid) != route:
             self._routes[uid] = route
             self._untold.add(uid)
             self._tell()
 
     def drop(self, uid: str) -> None:
-        """See ``controller.gateway.Gateway``."""
+        """See ``controller.routing.gateway.Gateway``."""
         if self._routes.pop(uid, None) is not None:
             self._untold.add(uid)
             self._tell()
 
     def keep(self, uids: Collection[str]) -> None:
-        """See ``controller.gateway.Gateway``."""
+        """See ``controller.routing.gateway.Gateway``."""
         if self._routes or (self._folder / SOCKET_NAME).exists():
             self._all = tuple(uids)
             self._tell()
 
     def learn(self, keys: Mapping[str, CallingKey]) -> None:
-        """See ``controller.gateway.Gateway``."""
+        """See ``controller.routing.gateway.Gateway``."""
         if keys != self._keys:
             self._keys, self._untold_keys = keys, True
             if self._routes:
@@ -86,7 +86,7 @@ class GatewayLink:
         self._news.set()
 
     async def settled(self) -> bool:
-        """See ``controller.gateway.Gateway``."""
+        """See ``controller.routing.gateway.Gateway``."""
         wanted = self._asked
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLED_S), self._settled:
@@ -97,7 +97,7 @@ class GatewayLink:
     # --- the line ---
 
     async def run(self) -> None:
-        """See ``controller.gateway.Gateway``."""
+        """See ``controller.routing.gateway.Gateway``."""
         again_s = _AGAIN_S
         try:
             while True:
@@ -126,7 +126,7 @@ class GatewayLink:
             self._disconnect()
 
     async def close(self) -> None:
-        """See ``controller.gateway.Gateway``."""
+        """See ``controller.routing.gateway.Gateway``."""
         with contextlib.suppress(OSError, EOFError, ValueError, Unavailable):
             self._connection = self._connection or await self._open()
             await self._exchange({"retire": True, "if_idle": True})

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from cloud_ml.auth.tokens import derived_key, make_token
-from cloud_ml.controller.readiness import parse_refusal
+from cloud_ml.controller.routing.readiness import parse_refusal
 from cloud_ml.domain.services.routes import CallingKey
 from cloud_ml.gateway.access import Access, bearer
 from cloud_ml.gateway.client_limits import ClientLimits
@@ -261,7 +261,7 @@ def _replica_head(pieces: list[bytes]) -> Any:
 
 
 @target(
-    "controller.readiness",
+    "controller.routing.readiness",
     seeds=[b'HTTP/1.1 503 No\r\n\r\n{"error": "no version of model \'m\' is ready: version 1: junk"}', b'\r\n\r\n{"error": 1}', b"\r\n\r\n[[1e999"],
     words=["\r\n\r\n", '{"error": "', " is ready: ", " can be loaded: ", '"}', "\\u001b", "\u202e", "[" * 2000],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from cloud_ml.controller.pickled_modules import pickled_modules
+from cloud_ml.controller.programs.pickled_modules import pickled_modules
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.sdk.models.signature_files import signature_document
 from cloud_ml.serving.errors import ServingError
@@ -179,7 +179,7 @@ _KNOWN = frozenset({"xgboost", "lightgbm"})
 
 
 @target(
-    "controller.pickled_modules",
+    "controller.programs.pickled_modules",
     seeds=[
         b"\x80\x04\x95\x20\0\0\0\0\0\0\0\x8c\x0fxgboost.sklearn\x94\x8c\x03XGB\x94\x93\x94)\x81\x94.",
         b"\x80\x02clightgbm.sklearn\nLGBMClassifier\nq\0)\x81q\x01.",

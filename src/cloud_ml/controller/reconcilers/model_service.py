@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from cloud_ml.controller.readiness import ReadinessProber
-from cloud_ml.controller.route_publisher import RoutePublisher, release_of
+from cloud_ml.controller.routing.readiness import ReadinessProber
+from cloud_ml.controller.routing.route_publisher import RoutePublisher, release_of
+from cloud_ml.controller.routing.scaling import Scaling
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
-from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import (

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Generic
 
-from cloud_ml.controller.checkpoint_retention import CheckpointRetention
 from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.placement.slots import Slots
+from cloud_ml.controller.results.checkpoint_retention import CheckpointRetention
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
-from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.records import Decision, Event, Kind, Record
 from cloud_ml.domain.workloads import memory_growth, resizing

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.programs.packages import Packages
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.gang import EnvironmentPlan, Gang, GangKey, Mount, TrainerSource
 from cloud_ml.engines.local.isolation.bind_mounts import BindMount, identity

@@ -1,0 +1,1 @@
+"""Who may run: capacity, quotas, slots and ports of tasks."""

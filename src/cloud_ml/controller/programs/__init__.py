@@ -1,0 +1,1 @@
+"""What jobs, replicas and TensorBoards run: trainers, packages, and wheels of ours."""

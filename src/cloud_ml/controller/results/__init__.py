@@ -1,0 +1,1 @@
+"""What jobs leave: outputs, metrics and checkpoints."""

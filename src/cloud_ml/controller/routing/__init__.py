@@ -1,0 +1,1 @@
+"""How callers come to services and applications: ports, routes, readiness and scaling."""
