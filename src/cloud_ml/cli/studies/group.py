@@ -483,9 +483,21 @@ def _send(session: Session, new: NewStudy) -> Study:
         )
     job = codec.decode(TrainJob, {**new.job, "job_name": new.name}, path="job")
     job = with_recipe_of_code(job, "job.recipe")
+    _note_unread_parameters(uri, new)
     options = {key: value for key, value in vars(new).items() if key not in _OWN}
     with sending(uri) as progress:
         return session.client.studies.submit(job, trials=new.trials, progress=progress, **options)
+
+
+def _note_unread_parameters(uri: str, new: NewStudy) -> None:
+    """Trials of a misspelt parameter are all the same, and none of them fails."""
+    from cloud_ml.models.paths.local import local_path
+    from cloud_ml.sdk.trainers.unread_parameters import unread_parameters
+
+    names = dict.fromkeys((*(new.space or {}), *(name for trial in new.trials for name in trial)))
+    if unread := unread_parameters(local_path(uri), names):
+        said = ", ".join(unread)
+        note(f"Note: no file of {uri} mentions {said}. Trials only differ if a library reads it.")
 
 
 def _with_values(session: Session, study: Study, found: Sequence[Trial]) -> Sequence[Trial]:

@@ -53,6 +53,18 @@ def test_a_file_of_another_tuner_is_refused_in_words(
     assert "job_name" not in result.stderr
 
 
+def test_a_parameter_that_no_file_of_the_code_mentions_is_named(
+    offline: Run, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text('parser.add_argument("--learning-rate")\nprint("loss: 1")\n')
+    words = ("hp", "submit", "rates", "-m", "train", "-u", str(code), "-s", "learning_rate=1,2")
+    assert "mentions" not in offline(*words).stderr
+    said = offline(*words, "-s", "learning_rat=1,2", "-s", "rate=1,2").stderr
+    assert f"no file of {code} mentions learning_rat, rate." in said
+
+
 def test_a_study_of_options_needs_no_file() -> None:
     study = study_of(
         None,
