@@ -542,6 +542,19 @@ def test_files_that_go_with_the_job_are_told_when_it_ends(phase: Phase, gang: Ob
     assert "/tmp/w.pt" in first.message
 
 
+def test_of_a_prepare_command_that_failed_no_task_is_told() -> None:
+    prepare = ObservedProcess(
+        "master", 0, False, Reason.NON_ZERO_EXIT, "master-0 exited with code 3", 3, started_at=NOW
+    )
+    why = "the prepare command exited with code 3"
+    notice = "Python 2 in trainer/task.py"
+    gang = gang_in(
+        GangState.EXITED, Reason.PREPARE_FAILED, why, processes=(prepare,), notices=(notice,)
+    )
+    said = [(event.reason, event.message) for event in look(job_in(Phase.STARTING), gang).events]
+    assert said == [(Reason.ENVIRONMENT_NOTICE, notice), (Reason.PREPARE_FAILED, why)]
+
+
 def test_nobody_is_told_of_lost_files_who_wanted_none() -> None:
     job = job_in(Phase.RUNNING, fields={"outputs": []})
     ended = look(job, replace(GOOD, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))
