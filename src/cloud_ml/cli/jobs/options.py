@@ -233,8 +233,8 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         ["--on-exit"],
         metavar="CODES=ACTION",
         multiple=True,
-        help="What an exit code means: restart-task, restart-gang, fail, or free (again, at no "
-        "retry), as in 3,4=fail. Repeat for several.",
+        help="What an exit code means: retry (or restart-gang), restart-task, fail, or free (again, "
+        "at no retry), as in 3,4=fail. Repeat for several.",
     ),
     Option(
         ["--on-log"],

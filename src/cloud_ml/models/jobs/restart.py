@@ -13,6 +13,8 @@ from cloud_ml.models.jobs.metric_patterns import LONGEST_PATTERN
 
 POLICIES = ("Never", "OnFailure", "ExitCode", "Always")
 ACTIONS = ("restart-task", "restart-gang", "fail", "free")
+_RETRY = "retry"
+"""Another word for ``restart-gang``, which jobs of one task have more use for."""
 _MOST_RULES, _LONGEST_TEXT = 32, 200
 _LONGEST_HEALTHY_S = 30 * 86400
 _FACTOR = re.compile(r"[0-9]{1,2}(\.[0-9]{1,4})?", re.ASCII)
@@ -35,7 +37,11 @@ class RestartRule:
     log_pattern: str | None = None
 
     def validate(self, path: str) -> None:
-        """Check every field; errors are prefixed with ``path``."""
+        """Check every field and bring the action into its canonical form; errors are prefixed with
+        ``path``.
+        """
+        if self.action == _RETRY:
+            self.action = "restart-gang"
         if self.action not in ACTIONS:
             raise common.refuse(f"{path}.action", self.action, "one of " + ", ".join(ACTIONS))
         for field in ("exit_codes", "roles"):

@@ -58,6 +58,11 @@ def test_rules_are_kept_in_their_order() -> None:
     assert found.healthy_s == 60.0
 
 
+def test_a_rule_may_say_retry() -> None:
+    found = policy(restart={"rules": [{"action": "retry", "log": "CUDA error"}]})
+    assert found.exits.rules == (ExitRule(ExitAction.RESTART_GANG, log="CUDA error"),)
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "allowed"),
     [

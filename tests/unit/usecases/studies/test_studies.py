@@ -206,6 +206,23 @@ async def test_two_studies_in_one_output_path_are_refused(world: World) -> None:
     await world.studies.create(dataclasses.replace(other, name="third"))
 
 
+@pytest.mark.parametrize(
+    ("below", "is_of_a_trial"),
+    [("/0", True), ("/12/inner/", True), ("/inner/0", False), ("/0x", False)],
+)
+async def test_a_study_in_the_folder_of_a_trial_is_refused(
+    world: World, below: str, is_of_a_trial: bool
+) -> None:
+    await world.studies.create(_new(max_trials=1))
+    job = {**JOB, "output_path": f"fds://cloudml/out{below}"}
+    other = dataclasses.replace(_new(), name="other", job=job)
+    if not is_of_a_trial:
+        await world.studies.create(other)
+        return
+    with pytest.raises(InvalidRequest, match="where the trials of study rates write"):
+        await world.studies.create(other)
+
+
 async def test_a_controller_that_was_stopped_goes_on_and_repeats_no_trial(world: World) -> None:
     await world.studies.create(_new(parallel=1))
     (first,) = await world.jobs(0)
