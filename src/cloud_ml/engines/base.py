@@ -74,6 +74,8 @@ class JobPaths:
     job's own bucket appears. ``hosts`` has the host of each process of a gang of several, by its
     name: that name, or an address where names cannot be made known. ``addresses`` has their IP
     addresses as far as they are known so early. They listen on the interface ``interface``.
+    ``shared_folder`` says whether all tasks have one working folder: machines without a common file
+    system have none, and tasks there share what is in the bucket.
     """
 
     storage: str
@@ -81,6 +83,7 @@ class JobPaths:
     hosts: Mapping[str, str] = field(default_factory=dict)
     interface: str = "lo"
     addresses: Mapping[str, str] = field(default_factory=dict)
+    shared_folder: bool = True
 
 
 class Engine(abc.ABC):

@@ -189,7 +189,12 @@ class FakeEngine(FakeMetrics, Engine):
         return await asyncio.open_connection(address.host, address.port, limit=limit)
 
     def places(self, job_uid: str, tasks: Sequence[str] = ()) -> JobPaths:
-        return JobPaths(storage="/storage", fds="/fds", hosts={name: name for name in tasks})
+        return JobPaths(
+            storage="/storage",
+            fds="/fds",
+            hosts={name: name for name in tasks},
+            shared_folder=not self.machine.places.memory_bytes,
+        )
 
     async def capacity(self) -> Capacity:
         nodes = self.machine.places.memory_bytes

@@ -52,6 +52,11 @@ class NodeContract(Programs):
             await engine.stop(gang.key, 0.0)
             await until_over(engine, gang.key)
 
+    async def test_tasks_on_one_machine_share_a_folder(self, engine: Engine) -> None:
+        """An engine of several machines says whether theirs do, and how is its own matter."""
+        names = ["worker-0", "worker-1"]
+        assert engine.places("any", names).shared_folder or self.node_memory
+
     async def test_tasks_on_several_machines_find_each_other(
         self, engine: Engine, nodes: int
     ) -> None:
