@@ -155,6 +155,7 @@ NOT_FUZZED = {
     "settings.server": "an address that the operator has set",
     "sdk.storage.downloads": "a length that http.client has checked",
     "sdk.trainers.code_recipe": "the user's own code on the user's machine, for sets of fixed words",
+    "sdk.trainers.unread_parameters": "the same code, for names of parameters as whole words",
     "sdk.trainers.packaging": "writes archives; opens them to write",
     "sdk.storage.transfers": "digits of a list of parts; its tests have the table of them",
     "api.direct": "the expressions of the framework's own routes",
