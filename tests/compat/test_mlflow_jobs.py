@@ -157,6 +157,7 @@ import os, mlflow
 with mlflow.start_run() as run:
     mlflow.log_metric("loss", 1)
 print("same", run.info.run_id == os.environ["CLOUDML_JOB_ID"], os.environ["MLFLOW_TRACKING_URI"])
+print("telemetry is off", os.environ["MLFLOW_DISABLE_TELEMETRY"])
 """
     folder, said = tmp_path / "server", []
     folder.mkdir()
@@ -164,6 +165,7 @@ print("same", run.info.run_id == os.environ["CLOUDML_JOB_ID"], os.environ["MLFLO
         for name in ("mlflow-host-a", "mlflow-host-b"):
             lines = train(server, tmp_path, name, source)
             said += [line for line in lines if line.startswith("same")]
+            assert "telemetry is off true" in lines
             server.kill()
             server.start()
         (first, second) = said

@@ -10,6 +10,10 @@ AttemptVariables = Callable[[str, int], Mapping[str, str]]
 """The variables of an attempt, by the uid and the number."""
 _URI, _TOKEN = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN"
 _ANY = "MLFLOW_TRACKING_"
+_NO_TELEMETRY = {"MLFLOW_DISABLE_TELEMETRY": "true"}
+"""MLflow's client tells its makers what it is used for, from a thread of its own. That thread changes
+the environment, and requests that read it in that moment fail: ``KeyError``.
+"""
 
 
 def tracking_variables(address: Callable[[], str], tokens: JobTokens) -> AttemptVariables:
@@ -23,7 +27,9 @@ def tracking_variables(address: Callable[[], str], tokens: JobTokens) -> Attempt
     def variables(job_uid: str, attempt: int) -> Mapping[str, str]:
         found = address()
         token = tokens.make(job_uid, attempt) if found else ""
-        return {_URI: f"http://{found}/mlflow", _TOKEN: token} if token else {}
+        if not token:
+            return {}
+        return {_URI: f"http://{found}/mlflow", _TOKEN: token, **_NO_TELEMETRY}
 
     return variables
 
