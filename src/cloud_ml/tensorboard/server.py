@@ -6,6 +6,7 @@ TensorBoard is not changed: it takes a class of servers as an argument.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -43,12 +44,18 @@ class UnixSocketServer(program.TensorBoardServer):  # type: ignore[misc] # there
 
     def __init__(self, app: WsgiApp, socket_name: str) -> None:
         Path(socket_name).unlink(missing_ok=True)  # of an earlier attempt
+        # Werkzeug would bind the absolute path. Without a sandbox, that may be longer than an
+        # address of a Unix socket can be (108 bytes, unix(7)).
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(socket_name)
+        self._socket.listen()
         self._server = serving.make_server(
             f"unix://{socket_name}",
             0,
             with_length(app),
             threaded=True,
             request_handler=RequestHandler,
+            fd=self._socket.fileno(),
         )
 
     def serve_forever(self) -> None:

@@ -84,7 +84,9 @@ class Shown:
 def shown(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Shown]:
-    folder = tmp_path_factory.mktemp("ports")
+    # Also where the path of a job's folder is longer than the address of a Unix socket can be.
+    folder = tmp_path_factory.mktemp("ports") / ("long-name-" * 10)
+    folder.mkdir()
     with serving(folder, CLOUDML_APPLICATIONS_PORT=free_port(), **request.param) as server:
         (script := folder / "seen.py").write_text(TUNED)
         made = ("jobs", "submit", "-W", str(script), "-n", "seen")
