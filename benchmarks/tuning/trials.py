@@ -1,11 +1,12 @@
 """Trials as jobs: how many trials of a study end in a second, beside jobs that are submitted one by
-one, and how soon a trial that is stopped early is told so. Run: ``python benchmarks/run.py
+one, and beside Ray Tune's; and how soon a trial that is stopped early is told so. Run: ``python benchmarks/run.py
 tuning.trials`` (TRIALS=150 TRIAL_ROUNDS=9 STOPS=100: longer).
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,7 @@ from harness import (
     upload,
     wheel,
 )
+from peers.having import Absent, folder_of, version_of
 from rounds import in_pairs, interval
 
 from cloud_ml.models.studies.study import Study
@@ -30,6 +32,8 @@ TRIALS, ROUNDS = int(os.environ.get("TRIALS", "40")), int(os.environ.get("TRIAL_
 STOPS = int(os.environ.get("STOPS", "30"))
 PLACES = 2
 """So many jobs run at a time."""
+_RAY_TRIALS, _RAY_LIMIT_S = 8, 240
+"""Ray Tune takes seconds for a trial."""
 _REPORTS = """
 import sys
 from cloud_ml import job
@@ -78,7 +82,32 @@ def rates(server: Server, folder: Path) -> list[Figure]:
     ratios = [mine / other for mine, other in zip(trials, jobs, strict=True)]
     least, most = interval(ratios)
     note = f"{least:.2f} to {most:.2f}; {median(trials):.3g} and {median(jobs):.3g} a second"
-    return [Figure("trials a second, beside jobs", median(ratios), "x", 0.9, least=True, note=note)]
+    beside_jobs = "trials a second, beside jobs"
+    return [
+        Figure(beside_jobs, median(ratios), "x", 0.9, least=True, note=note),
+        Figure("trials a second", median(trials), "/s", 0.0, *_ray_tune(folder), least=True),
+    ]
+
+
+def _ray_tune(folder: Path) -> tuple[float | None, str]:
+    """Ray Tune's trials a second, as many at a time, each an actor that reports one value; and its
+    name.
+    """
+    try:
+        python = folder_of("ray-tune") / "bin" / "python"
+    except Absent as error:
+        print(f"  {error}")
+        return None, ""
+    command = [python, "-m", "tuning.ray_driver", folder / "ray", str(_RAY_TRIALS), str(PLACES)]
+    try:
+        ended = subprocess.run(
+            command, cwd=Path(__file__).parents[1], env={**os.environ, "HOME": str(folder)},
+            check=True, capture_output=True, text=True, timeout=_RAY_LIMIT_S,
+        )  # fmt: skip
+    except subprocess.SubprocessError as error:
+        print(f"  Ray Tune gives no figure: {error} {str(error.stderr)[-500:]}")
+        return None, ""
+    return float(ended.stdout.split()[-1]), f"Ray Tune {version_of('ray-tune')}"
 
 
 def jobs_per_second(server: Server, uri: str, prefix: str) -> float:
