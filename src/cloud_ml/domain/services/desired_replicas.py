@@ -124,9 +124,8 @@ def _roll_replicas(
         number += 1
     answering = [desired for desired in new if desired.number in ready]
     keep_old = max(0, count - len(answering))
-    old.sort(
-        key=lambda desired: (desired.number in ready, desired.number)
-    )  # who does not answer goes first
+    # One that does not answer goes first.
+    old.sort(key=lambda desired: (desired.number in ready, desired.number))
     new.sort(key=lambda desired: (desired.number not in ready, desired.number))
     # Not old[-keep_old:], which returns the whole list if keep_old is 0.
     return [*new[:count], *old[len(old) - min(len(old), keep_old) :]]

@@ -211,7 +211,7 @@ class Ledger:
         _replace(f"{self.stacks}/{key}.{task}", "")
 
     def take_stack_requests(self, key: GangKey, tasks: Sequence[str]) -> list[str]:
-        """Those of ``tasks`` whose stacks are wished for; the requests are fulfilled with that."""
+        """Those of ``tasks`` whose stacks somebody asks to see; the requests are fulfilled with that."""
         return [task for task in tasks if _is_taken(self.stacks / f"{key}.{task}")]
 
     # ---- restarts of single tasks
