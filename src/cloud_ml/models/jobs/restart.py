@@ -15,6 +15,7 @@ POLICIES = ("Never", "OnFailure", "ExitCode", "Always")
 ACTIONS = ("restart-task", "restart-gang", "fail", "free")
 _RETRY = "retry"
 """Another word for ``restart-gang``, which jobs of one task have more use for."""
+_WORDS = ", ".join((*ACTIONS, _RETRY))
 _MOST_RULES, _LONGEST_TEXT = 32, 200
 _LONGEST_HEALTHY_S = 30 * 86400
 _FACTOR = re.compile(r"[0-9]{1,2}(\.[0-9]{1,4})?", re.ASCII)
@@ -43,7 +44,7 @@ class RestartRule:
         if self.action == _RETRY:
             self.action = "restart-gang"
         if self.action not in ACTIONS:
-            raise common.refuse(f"{path}.action", self.action, "one of " + ", ".join(ACTIONS))
+            raise common.refuse(f"{path}.action", self.action, "one of " + _WORDS)
         for field in ("exit_codes", "roles"):
             if getattr(self, field) is not None and not isinstance(getattr(self, field), list):
                 raise common.refuse(f"{path}.{field}", getattr(self, field), "a list")

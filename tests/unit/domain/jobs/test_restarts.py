@@ -74,7 +74,7 @@ def test_a_rule_may_say_retry() -> None:
         ({"restart": {"rules": [FAIL] * 33}}, "restart.rules", "32"),
         ({"restart": {"rules": ["fail"]}}, "restart.rules[0]", "action"),
         ({"restart": {"rules": [{}]}}, "restart.rules[0].action", "restart-task"),
-        ({"restart": {"rules": [{"action": "die"}]}}, "restart.rules[0].action", "fail"),
+        ({"restart": {"rules": [{"action": "die"}]}}, "restart.rules[0].action", "retry"),
         (
             {"restart": {"rules": [FAIL | {"exit_codes": [300]}]}},
             "restart.rules[0].exit_codes[0]",
