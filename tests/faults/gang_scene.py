@@ -121,8 +121,13 @@ class Scene:
         self._await("reached-{}-{}".format(*hold))
 
     def order(self, word: str) -> None:
-        """Tell the victim to end."""
+        """Tell the victim to end, or to hang."""
         self._write(f"orders-{self._victim}", word.encode())
+
+    def have_it_hang(self) -> None:
+        """Tell the victim to hang, and wait until it does."""
+        self.order("hang")
+        self._await(f"hangs-{self._victim}")
 
     def raise_in_victim(self) -> None:
         """Have the victim raise an error where it stands."""

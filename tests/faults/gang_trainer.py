@@ -9,7 +9,7 @@ Its first argument is a folder. There each start leaves ``start-TASK-ATTEMPT-RES
 ``lock-TASK``. ``--hold MOMENT:TASK`` makes a task stop when it first gets to a moment: it leaves
 ``reached-MOMENT-TASK``, and goes on when a byte comes through the pipe ``gate-MOMENT-TASK``, or
 raises an error if it is ``!``. Through the pipe ``orders-TASK`` it can be told to end: ``exit`` or
-``memory``.
+``memory``; a parameter server and an evaluator also to ``hang``, and then they leave ``hangs-TASK``.
 """
 
 import contextlib
@@ -30,6 +30,8 @@ from cloud_ml import job
 STEPS, INTERVAL, HELD_STEP = 12, 5, 7
 CHIEFS, WORKERS = ("chief", "master"), ("worker",)
 _RETRY_S = 0.02
+_STANDSTILL = threading.Lock()
+"""Held for ever by who is told to hang."""
 _IDLE_S = 0.2
 """Between two looks of a task that only waits: more of them are a sign of life on a slow machine,
 where a hang is to be found.
@@ -93,6 +95,9 @@ class Task:
         while pipe.exists():
             with pipe.open("r") as orders:
                 for order in orders.read().split():
+                    if order == "hang":
+                        _STANDSTILL.acquire()
+                        self._create(f"hangs-{self.name}")
                     obey(order)
 
     def _create(self, name):
@@ -224,6 +229,8 @@ class Server:
         with connection, connection.makefile("rw") as lines:
             for line in lines:
                 request = json.loads(line)
+                with _STANDSTILL:
+                    pass
                 if "gradient" in request:
                     self._push(request)
                 with self._changed:
@@ -317,7 +324,8 @@ def evaluate(task):
     """Look at each checkpoint, until somebody ends it."""
     seen = None
     while True:
-        last = job.latest()
+        with _STANDSTILL:
+            last = job.latest()
         if last is not None and last.step != seen:
             seen = last.step
             state = json.loads(pathlib.Path(last.path).read_text())

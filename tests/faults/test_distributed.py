@@ -127,19 +127,29 @@ def bring_about(death: Death, scene: Scene, server: RealServer) -> None:
         scene.kill_supervisor()
     elif death.cause in ("SIGKILL", "SIGSEGV"):
         scene.send(getattr(signal, death.cause))
-    elif death.cause != "hang":  # who hangs stands at its moment, and that is all
+    elif death.cause != "hang":
         scene.order(death.cause)
+    elif not stands_at_its_moment(death):
+        scene.have_it_hang()
+
+
+def stands_at_its_moment(death: Death) -> bool:
+    """Whether the victim itself stops at the moment. What does not train has only a start."""
+    return death.who not in ("ps", "evaluator") or death.moment == "start"
 
 
 def let_go_on(death: Death, scene: Scene) -> None:
     """Open the gates of those who live on, after the death has had its effect."""
-    if death.follows == "task":
+    if death.cause == "hang":
+        # At the end nobody needs the parameter server any more: so all of them stand still.
+        if stands_at_its_moment(death) or (death.who, death.moment) == ("ps", "finishing"):
+            return
+    elif death.follows == "task":
         scene.await_restart()
-    elif death.follows == "nothing" and death.cause == "hang":
-        return
-    elif death.follows == "nothing" and death.who not in PLATFORM:
-        scene.await_end_of_task()
-    elif death.follows != "nothing":
+    elif death.follows == "nothing":
+        if death.who not in PLATFORM:
+            scene.await_end_of_task()
+    else:
         return
     scene.open_gates(without_victim=True)
 
