@@ -501,6 +501,19 @@ def test_help_of_every_command_works_without_a_server(server: RealServer) -> Non
         assert b"Usage: cloudml" in ran.stdout
 
 
+def test_a_command_before_or_after_the_code_that_takes_too_much_memory(
+    client: CloudMlClient, run: Callable[..., tuple[Job, str]]
+) -> None:
+    hungry = "python -c \"print(len(b'1' * (300 << 20)))\""
+    for which in ("prepare", "finish"):
+        fields = {f"{which}_command": hungry, "memory_limit": "64M"}
+        job, _ = run(f"hungry-{which}", "print('runs')", framework="python", **fields)
+        assert (job.phase, job.reason) == ("Failed", "OOMKilled"), job.message
+        assert job.message.endswith(f"exceeded by the {which} command"), job.message
+        told = [event.reason for event in client.train_job_events(job.name)]
+        assert ("Started" in told) == (which == "finish"), told
+
+
 def test_what_a_job_printed_since_a_moment(
     server: RealServer, client: CloudMlClient, run: Callable[..., tuple[Job, str]]
 ) -> None:

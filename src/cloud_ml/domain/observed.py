@@ -182,3 +182,12 @@ class ObservedGang:
     def succeeded(self) -> bool:
         """Whether the gang ended, and well."""
         return self.state is GangState.EXITED and self.reason is Reason.COMPLETED
+
+    @property
+    def prepared_only(self) -> bool:
+        """Whether it ended before its code ran, as in its prepare command. That stands in the place
+        of the first process then.
+        """
+        return self.reason is Reason.PREPARE_FAILED or (
+            self.state.over and "environment" in self.stages and "started" not in self.stages
+        )

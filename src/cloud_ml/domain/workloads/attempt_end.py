@@ -130,6 +130,8 @@ def _end_of(
 
 def _ran_s(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> float | None:
     """How long an attempt ran until the end that decided; ``None`` if it never ran."""
+    if gang.prepared_only:
+        return None
     decisive = decisive_process(gang)
     started = status.started_at or (decisive.started_at if decisive else None)
     if started is None:

@@ -63,7 +63,7 @@ def _is_tolerated(process: ObservedProcess, gang: ObservedGang) -> bool:
     """Whether a process has failed for good, and not ended the gang by that."""
     if not process.failed or process.reason in _OF_THE_GANG:
         return False
-    if gang.reason is Reason.PREPARE_FAILED:
+    if gang.prepared_only:
         return False  # it is the prepare command, in the place of the first task
     if gang.state.over and process.reason is gang.reason is Reason.HUNG:
         return False  # they hang together, and the end of the gang is told
@@ -81,8 +81,8 @@ def beginning(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> list
     )
     if status.phase is not Phase.STARTING or started is None:
         return restarts
-    if gang.reason is Reason.PREPARE_FAILED:
-        return notices(gang, started)  # no task has run
+    if gang.prepared_only:
+        return notices(gang, started)
     return [
         *notices(gang, started),
         Event(started, Reason.STARTED, started_sentence(gang).replace(" is running", " ran")),

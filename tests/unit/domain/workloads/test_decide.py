@@ -555,6 +555,20 @@ def test_of_a_prepare_command_that_failed_no_task_is_told() -> None:
     assert said == [(Reason.ENVIRONMENT_NOTICE, notice), (Reason.PREPARE_FAILED, why)]
 
 
+def test_of_a_prepare_command_that_took_too_much_memory_no_task_is_told() -> None:
+    why = "OOMKilled: 64M exceeded by the prepare command"
+    prepare = ObservedProcess("master", 0, False, Reason.OUT_OF_MEMORY, "OOMKilled", started_at=NOW)
+    gang = gang_in(
+        GangState.EXITED,
+        Reason.OUT_OF_MEMORY,
+        why,
+        processes=(prepare,),
+        stages={"claimed": NOW, "environment": NOW, "ended": NOW},
+    )
+    said = [(event.reason, event.message) for event in look(job_in(Phase.STARTING), gang).events]
+    assert said == [(Reason.OUT_OF_MEMORY, why)]
+
+
 def test_nobody_is_told_of_lost_files_who_wanted_none() -> None:
     job = job_in(Phase.RUNNING, fields={"outputs": []})
     ended = look(job, replace(GOOD, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))

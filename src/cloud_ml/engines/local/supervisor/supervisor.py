@@ -288,9 +288,7 @@ class Supervisor:
         self._reporter.publish(state=GangState.FINISHING)
         verdict = self._run_line(attempt, line)
         self._reporter.update(processes=processes)
-        if verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
-            return _of_line(verdict, Reason.FINISH_FAILED, "the finish command")
-        return verdict
+        return _of_line(verdict, Reason.FINISH_FAILED, "the finish command")
 
     def _left_when_asked(self, verdict: Verdict) -> bool:
         """Whether it was stopped and went by itself, as what serves does in the end."""
@@ -449,7 +447,11 @@ def _shell_plan(attempt: StagedAttempt, line: str) -> ProcessPlan:
 
 
 def _of_line(verdict: Verdict, reason: Reason, what: str) -> Verdict:
-    """The verdict of a line that failed by itself, which is named in it; any other as it is."""
+    """The verdict of a line that failed by itself or took too much memory, which is named in it;
+    any other as it is.
+    """
+    if verdict.reason is Reason.OUT_OF_MEMORY:
+        return replace(verdict, message=f"{verdict.message} by {what}")
     if verdict.reason not in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
         return verdict
     return Verdict(reason, f"{what} {verdict.message.partition(' ')[2]}")
