@@ -120,6 +120,49 @@ def test_a_study_of_a_folder_finds_the_best(
     assert [job.name for job in client.list_train_jobs(name="rates-hp-*")] == []
 
 
+def test_copies_of_a_trial_belong_to_no_study(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    code, file = str(trainer(tmp_path / "copied", _REPORTS)), tmp_path / "study.yaml"
+    text = _STUDY.format(code=code).replace("rates", "shown")
+    file.write_text(
+        text.replace("framework: python", "framework: python\n  labels: {team: vision}")
+    )
+    assert server.cli("hp", "submit", "-f", str(file), "--watch", timeout_s=120).good()
+    trial = "shown-hp-1"
+    assert client.describe_train_job(trial).spec["labels"] == {"study": "shown", "team": "vision"}
+    own, document = {"team": "vision"}, tmp_path / "trial.yaml"
+    document.write_text(server.cli("jobs", "export", trial).good().out)
+    described = json.loads(server.cli("jobs", "describe", trial, "-o", "json").good().out)
+    (tmp_path / "described.json").write_text(json.dumps(described["spec"]))
+    copies = {
+        "cloned": ("clone", trial, "cloned", "--set", "lr=0.3"),
+        "marked": ("clone", trial, "marked", "--label", "by=me"),
+        "rerun": ("rerun", trial, "-n", "rerun"),
+        "exported": ("submit", "-f", str(document), "-n", "exported"),
+        "typed": ("submit", "-f", str(tmp_path / "described.json"), "-n", "typed"),
+        "asked": ("rerun", trial, "-n", "asked", "--label", "study=mine"),
+    }
+    for name, words in copies.items():
+        assert server.cli("jobs", *words).good()
+        assert client.get_train_job(name).wait(60).succeeded
+    labels = {name: client.describe_train_job(name).spec["labels"] for name in copies}
+    others = {"marked": {**own, "by": "me"}, "asked": {**own, "study": "mine"}}
+    assert labels == dict.fromkeys(copies, own) | others
+    again = client.reproduce_train_job(trial)
+    uid = client.describe_train_job(trial).uid
+    assert client.describe_train_job(again.again).spec["labels"] == {**own, "reproduces": uid}
+    copy = client.clone_train_job(again.again, {"lr": 0.4})
+    assert (copy.job.spec["labels"], copy.wait(60).succeeded) == (own, True)
+    beside = TrainJob(
+        "beside", "trainer.task", code, job_args=["--lr=0.9"], labels={"study": "shown"}
+    )
+    assert client.submit_train_job(beside).wait(60).succeeded
+    runs = server.cli("runs", "list", "--filter", "tags.study = 'shown'", "-o", "json").good()
+    found = sorted(run["name"] for run in json.loads(runs.out))
+    assert found == ["beside", *(f"shown-hp-{number}" for number in range(3))]
+
+
 _STEPS = """
 import argparse, os, signal, sys, time
 from cloud_ml import job

@@ -16,6 +16,7 @@ from cloud_ml.cli.jobs.sending import tell_submitted
 from cloud_ml.cli.jobs.submit_arguments import environment_options, given_pairs, read_pairs
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.models import common, parameter_file
+from cloud_ml.models.jobs.clone import labels_of_copy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,7 @@ def clone(
             raise click.UsageError(f"the new name is given twice: {new_name} and {other}")
     found = session.client.describe_train_job(job)
     kept = {name: value for name, value in found.spec.items() if value is not None}
+    kept["labels"] = labels_of_copy(found.name, kept.get("labels"))
     fields = with_given(dict(kept), given)
     fields |= given_requirements(fields, requirement_files, packages)
     pairs = given_pairs({"labels": kept.get("labels")}, environment, labels, environment_files)

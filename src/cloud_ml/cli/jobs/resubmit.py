@@ -186,9 +186,14 @@ def _masked_flags(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def submitted_fields(job: Job) -> dict[str, Any]:
-    """What a job was submitted as, without what equals the defaults and without secrets."""
+    """What a job was submitted as, without what equals the defaults, without secrets and without
+    labels that the platform gave it.
+    """
+    from cloud_ml.models.jobs.clone import labels_of_copy
+
+    fields = {name: value for name, value in job.spec.items() if name not in _SECRETS}
     return _without_defaults(
-        {name: value for name, value in job.spec.items() if name not in _SECRETS}
+        {**fields, "labels": labels_of_copy(job.name, fields.get("labels")) or None}
     )
 
 

@@ -9,10 +9,9 @@ from typing import Any
 from cloud_ml.domain.comparison.facts import packages_of
 from cloud_ml.domain.jobs.kind import TrainJobRecord, exports
 from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of
+from cloud_ml.models.jobs.clone import REPRODUCES_LABEL, labels_of_copy
 from cloud_ml.models.jobs.train_job import TrainJob
 
-REPRODUCES_LABEL = "reproduces"
-"""The label of a job that runs another one again: its uid."""
 _WRITTEN = (
     "output_path", "model_export_path", "data_output_path", "log_path", "tensorboard_logdir",
 )  # fmt: skip
@@ -44,7 +43,7 @@ def rerun_of(job: TrainJobRecord, name: str) -> TrainJob:
         job_name=name,
         job_args=[_move(word, moved) for word in submitted.arguments()] or None,
         environment=environment,
-        labels={**(submitted.labels or {}), REPRODUCES_LABEL: job.key.uid},
+        labels={**labels_of_copy(job.key.name, submitted.labels), REPRODUCES_LABEL: job.key.uid},
         restore_from=job.spec.workload.restore_from or submitted.restore_from,
         save_mode=False,
         model_name=None,

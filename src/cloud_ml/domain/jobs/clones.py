@@ -8,7 +8,7 @@ from typing import Any
 
 from cloud_ml.domain.tracking.arguments import FLAG
 from cloud_ml.models import codec, parameter_file
-from cloud_ml.models.jobs.clone import JobClone
+from cloud_ml.models.jobs.clone import JobClone, labels_of_copy
 from cloud_ml.models.jobs.train_job import TrainJob
 
 _BARE = ("true", "false")
@@ -34,6 +34,7 @@ def clone_job(job: TrainJob, clone: JobClone) -> TrainJob:
     document = {
         **_document_of(job),
         "save_mode": False,
+        "labels": labels_of_copy(job.job_name, job.labels) or None,
         **given,
         "job_name": clone.job_name,
         "job_args": arguments,

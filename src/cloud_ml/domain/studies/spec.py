@@ -17,6 +17,7 @@ from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of_repeat
 from cloud_ml.models import parameter_file
 from cloud_ml.models.common import MOST_LABELS
+from cloud_ml.models.jobs.clone import STUDY_LABEL
 from cloud_ml.models.jobs.metric_patterns import pattern_of_metric
 from cloud_ml.models.jobs.train_job import TrainJob
 
@@ -221,8 +222,6 @@ class StudyStatus:
         return [trial for trial in self.trials if not trial.over]
 
 
-STUDY_LABEL = "study"
-"""The label of a trial's job with the name of its study."""
 AFTER_END_TAG = "extended"
 """Of studies with which something may be due after their end: they are to go on, or checkpoints of
 their trials are to be removed.

@@ -10,6 +10,10 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.jobs.train_job import TrainJob
 
+STUDY_LABEL = "study"
+"""The label of a trial's job with the name of its study."""
+REPRODUCES_LABEL = "reproduces"
+"""The label of a job that runs another one again: its uid."""
 _NOT_CHANGED = ("job_name", "environment", "hyperparameters")
 _MOST = 200
 
@@ -55,3 +59,22 @@ def _check_value(path: str, name: str, value: Any) -> None:
         raise common.refuse(path, name[:80], "a name without spaces and =")
     if value is not None and not isinstance(value, (str, int, float)):
         raise common.refuse(path, value, "a text, a number, true, false or null")
+
+
+def labels_of_copy(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
+    """The labels that a copy of the job ``name`` keeps: those that users gave.
+
+    The platform gives a trial the name of its study, and a job that runs another one again the uid
+    of that one. A copy is neither.
+    """
+    return {
+        key: value
+        for key, value in (labels or {}).items()
+        if key != REPRODUCES_LABEL and not (key == STUDY_LABEL and is_trial_of(value, name))
+    }
+
+
+def is_trial_of(study: str, name: str) -> bool:
+    """Whether a job of this ``name`` is a trial of the study, by its name, such as ``rates-hp-3``."""
+    before, _, number = name.rpartition("-hp-")
+    return before == study and number.isascii() and number.isdecimal()

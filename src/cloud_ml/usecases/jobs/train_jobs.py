@@ -29,6 +29,7 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.jobs import admission, members
 from cloud_ml.usecases.jobs.bucket_uris import find_bucket_uris
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
+from cloud_ml.usecases.jobs.copied_trials import without_label_of_study
 from cloud_ml.usecases.jobs.lifecycle import JobLifecycle
 from cloud_ml.usecases.jobs.submission_checks import SubmissionChecks, no_checkpoint
 from cloud_ml.usecases.masking import commands_of, masking_events
@@ -144,7 +145,8 @@ class TrainJobs(JobLifecycle):
                 equal job.
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
-        job = self._checks.filled(caller, job, resubmit_of)
+        filled = self._checks.filled(caller, job, resubmit_of)
+        job = without_label_of_study(self._store, caller.org, filled) if parent is None else filled
         add_arguments = add_arguments and not job.hyperparameters
         admitted, unknown = self._checks.admit(
             caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
@@ -194,7 +196,7 @@ class TrainJobs(JobLifecycle):
                 run=run_of_job(caller, admitted.spec, now, self._experiment_of, parameters),
             )
         except AlreadyExists as error:
-            raise self._name_taken(caller.org, job) from error
+            raise self._name_taken(caller.org, filled) from error
         if record.spec.submitted != job:
             raise Conflict(
                 f"the idempotency key has made another job, {record.key.name}",
