@@ -19,12 +19,8 @@ from cloud_ml.domain.workloads.progress import Progress
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.abilities import (
     WHOLE_LOG,
-    BucketFolder,
-    EventFiles,
     JobListener,
-    LogPart,
     LogView,
-    MetricData,
     RuntimeState,
     UsagePoint,
     WorkingDirectory,
@@ -36,13 +32,11 @@ from cloud_ml.engines.local import probe
 from cloud_ml.engines.local.cleanup import stale_processes
 from cloud_ml.engines.local.environments.runtimes import LocalRuntimes
 from cloud_ml.engines.local.failures import log_patterns
-from cloud_ml.engines.local.files import event_files, job_files, metric_files, task_reports
-from cloud_ml.engines.local.files.event_files import Root
-from cloud_ml.engines.local.files.metric_files import MetricFile, MetricWatch
+from cloud_ml.engines.local.files import job_files, task_reports
+from cloud_ml.engines.local.files.job_metrics import JobMetrics
 from cloud_ml.engines.local.isolation import sandbox
 from cloud_ml.engines.local.isolation.etc import Etc
 from cloud_ml.engines.local.ledger import UNCLAIMED, Ledger
-from cloud_ml.engines.local.logs import logfile
 from cloud_ml.engines.local.logs.following import Followers
 from cloud_ml.engines.local.logs.logfile import LogReader
 from cloud_ml.engines.local.logs.logview import ShownLog
@@ -57,7 +51,7 @@ from cloud_ml.engines.local.spawner.client import SpawnerClient
 from cloud_ml.environments import evict
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.environments.packages import kept
-from cloud_ml.errors import Conflict, NotFound, Unavailable
+from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.job_sockets import JobSockets
 from cloud_ml.models import codec
 from cloud_ml.objects.base import LocalFolders
@@ -68,13 +62,11 @@ from cloud_ml.process_handles import ProcessHandle
 _POLL_S = 5.0
 # Processes that were killed have this second to end. After it the pass fails and is tried again.
 _LOOKS, _LOOK_S = 100, 0.01
-_METRIC_BYTES = 1 << 18
-"""Read at once."""
 _SAMPLES = 500
 """Of usage, for one answer."""
 
 
-class LocalEngine(Engine):
+class LocalEngine(JobMetrics, Engine):
     """Gangs on this machine, outliving the server.
 
     Args:
@@ -95,6 +87,8 @@ class LocalEngine(Engine):
         layers_limit_bytes: int = 0,
         tidy_s: float = 600.0,
     ) -> None:
+        ledger = Ledger(Path(findings.config.root))
+        super().__init__(ledger, folders)
         self._folders = folders
         self._packages = packages
         self._config = findings.config
@@ -105,13 +99,12 @@ class LocalEngine(Engine):
             findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s
         )
         self._root = Path(findings.config.root)
-        self._ledger = Ledger(self._root)
+        self._ledger = ledger
         self._sockets = JobSockets(self._ledger.jobs)
         self._job_listeners = JobListeners(findings.config)
         self._followers = Followers(self._ledger, self._is_over)
         self._spawner = SpawnerClient(self._root, findings.config)
         self._live: set[GangKey] = set()
-        self._metric_watch = MetricWatch()
 
     async def start(self) -> None:
         self._ledger.create()
@@ -128,7 +121,7 @@ class LocalEngine(Engine):
 
     async def close(self) -> None:
         await self.step_down()
-        self._metric_watch.close()
+        self.close_watches()
 
     async def step_down(self) -> None:
         """See ``engines.abilities.Handover``: spawner and listeners are left."""
@@ -329,65 +322,6 @@ class LocalEngine(Engine):
         """See ``engines.abilities.Reports``."""
         folder = self._ledger.temporary_folder(key)
         return await asyncio.to_thread(task_reports.of_tasks, folder, tasks)
-
-    def read_metrics(
-        self, key: GangKey, task: str, identity: str, offset: int, *, end: int
-    ) -> MetricData | None:
-        """See ``engines.abilities.MetricReports``."""
-        home, file = self._ledger.work_folder(key.job_uid), MetricFile(key.attempt, task)
-        return metric_files.read(home, file, identity, offset, most=_METRIC_BYTES, end=end)
-
-    def event_files(
-        self, job_uid: str, folders: Sequence[BucketFolder], since: datetime
-    ) -> EventFiles:
-        """See ``engines.abilities.MetricFiles``."""
-        return event_files.find(self._event_roots(job_uid, folders), since.timestamp())
-
-    def open_event_file(
-        self, job_uid: str, folders: Sequence[BucketFolder], path: str
-    ) -> AbstractContextManager[int | None]:
-        """See ``engines.abilities.MetricFiles``."""
-        return event_files.opened_file(self._event_roots(job_uid, folders), path)
-
-    def open_log(
-        self, key: GangKey, task: str, position: int
-    ) -> AbstractContextManager[LogPart | None]:
-        """See ``engines.abilities.MetricFiles``."""
-        return logfile.opened_part(self._ledger.log_folder(key), task, position)
-
-    def _event_roots(self, job_uid: str, folders: Sequence[BucketFolder]) -> list[Root]:
-        """Where a job may have written event files."""
-        roots = []
-        for one in folders:
-            if self._folders is None:
-                break
-            with contextlib.suppress(NotFound):
-                folder = self._folders.folder(one.bucket)
-                parts = [part for part in one.prefix.split("/") if part]
-                uri = "/".join([f"fds://{one.bucket}", *parts])
-                roots.append(Root(uri, folder, parts))
-        return [*roots, Root("work", self._ledger.work_folder(job_uid))]
-
-    def watch_metrics(self, job_uid: str) -> None:
-        """See ``engines.abilities.MetricReports``."""
-        self._metric_watch.watch(self._ledger.work_folder(job_uid), job_uid)
-
-    def unwatch_metrics(self, job_uid: str) -> None:
-        """See ``engines.abilities.MetricReports``."""
-        self._metric_watch.forget(job_uid)
-
-    async def metric_changes(self) -> AsyncIterator[str]:
-        """See ``engines.abilities.MetricReports``."""
-        news, loop, watch = asyncio.Event(), asyncio.get_running_loop(), self._metric_watch
-        loop.add_reader(watch.descriptor, news.set)
-        try:
-            while True:
-                for uid in watch.changed():
-                    yield uid
-                await news.wait()
-                news.clear()
-        finally:
-            loop.remove_reader(watch.descriptor)
 
     async def usage(self, key: GangKey) -> Sequence[UsagePoint]:
         """Samples of the attempt, oldest first."""
