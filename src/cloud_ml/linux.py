@@ -18,7 +18,7 @@ _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 _IN_MODIFY, _IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x40, 0x80, 0x100
 _IN_MOVE_SELF, _IN_IGNORED = 0x800, 0x8000
 _IN_CLOEXEC, _IN_NONBLOCK = 0o2000000, 0o4000
-_IN_ONLYDIR, _IN_ONESHOT = 0x01000000, 0x80000000
+_IN_ONLYDIR, _IN_MASK_ADD, _IN_ONESHOT = 0x01000000, 0x20000000, 0x80000000
 _EVENT_BYTES = 16  # of ``struct inotify_event``, before the name
 
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
@@ -151,9 +151,12 @@ class Watch:
         # Drafts are created and written in the same folder, so watch only for renames.
         return _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO))
 
-    def folder_once(self, descriptor: int) -> int:
-        """Watch an open folder for the next file that appears or grows in it, and no more then."""
-        mask = _IN_CREATE | _IN_MODIFY | _IN_ONESHOT
+    def folder_once(self, descriptor: int, *, growth: bool = True) -> int:
+        """Watch an open folder for the next name that appears in it, or file that grows, and no
+        more then. A folder that is watched already keeps what it was watched for.
+        """
+        mask = _IN_CREATE | _IN_MOVED_TO | _IN_ONESHOT | _IN_MASK_ADD
+        mask |= _IN_MODIFY if growth else 0
         # inotify takes a path only. This one leads to the open folder, whatever its name is by
         # now.
         path = f"/proc/self/fd/{descriptor}".encode()

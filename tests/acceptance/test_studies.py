@@ -14,6 +14,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.jobs.train_job import TrainJob
+from support.event_files import EVENT_WRITER
 from support.server import RealServer, eventually, serving, trainer
 
 _SAMPLED = {"lr": {"min": 0.0, "max": 1.0}, "layers": {"min": 1, "max": 4, "type": "int"}}
@@ -208,6 +209,46 @@ def test_trials_that_do_badly_end_early_though_the_server_is_killed(tmp_path: Pa
             assert trial.value == trial.parameters["rate"] / (
                 2 if trial.state == "Completed" else 1
             )
+
+
+_WRITES = (
+    EVENT_WRITER
+    + """
+import sys
+rate = float(sys.argv[-1].partition("=")[2])
+file = None
+for step in range(40000):
+    if "@source@" == "log":
+        print("Epoch: %d, loss: %s" % (step, rate), flush=True)
+    elif step > 4:  # the folder of its files may come later
+        file = file or opened("runs/now")
+        file.write(scalar("loss", rate, step))
+        file.flush()
+    time.sleep(0.05)
+"""
+)
+
+
+@pytest.mark.parametrize("source", ["log", "event_file"])
+def test_a_trial_ends_early_by_what_it_writes_long_before_its_files_are_due(
+    source: str, tmp_path: Path
+) -> None:
+    with serving(tmp_path, CLOUDML_METRICS_FILES_PERIOD_S="3600") as server:
+        client = server.client()
+        code = trainer(tmp_path / "code", _WRITES.replace("@source@", source))
+        job = TrainJob(
+            "told",
+            "trainer.task",
+            str(code),
+            framework="python",
+            metric_patterns=["epoch"] if source == "log" else None,
+        )
+        client.studies.submit(
+            job, {"rate": [0.9]}, algorithm="grid", max_failed=9,
+            stopper="threshold", stopper_options={"above": 0.5},
+        )  # fmt: skip
+        study = client.studies.wait("told", 120)
+        assert [trial.state for trial in study.trials] == ["EarlyStopped"], study.message
 
 
 def test_a_study_is_steered_from_the_command_line(

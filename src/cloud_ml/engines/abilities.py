@@ -110,10 +110,13 @@ class EventFile:
 
 @dataclass(frozen=True)
 class EventFiles:
-    """Those that were found, and why that may not be all of them."""
+    """Those that were found, why that may not be all of them, and ``recent``: the folders that were
+    searched and changed last, where others may appear.
+    """
 
     files: Sequence[EventFile] = ()
     incomplete: str = ""
+    recent: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,29 @@ class MetricFiles(Protocol):
         self, key: GangKey, task: str, position: int
     ) -> AbstractContextManager[LogPart | None]:
         """What was written to the log of a task from ``position`` on; ``None`` if that is nothing."""
+
+    def watch_files(
+        self,
+        job_uid: str,
+        folders: Sequence[BucketFolder],
+        *,
+        recent: Sequence[str] = (),
+        grown: Sequence[str] = (),
+        log: GangKey | None = None,
+    ) -> None:
+        """Name the job in ``file_changes``, once, when a name appears in its working folder or in
+        one that ``event_files`` has named as ``recent``, when a file appears or grows beside one of
+        the event files ``grown``, or when a log of the attempt ``log`` grows. It replaces what was
+        watched of the job before.
+
+        What cannot be watched is left out: look at the files now and then all the same.
+        """
+
+    def unwatch_files(self, job_uid: str) -> None:
+        """Do not."""
+
+    def file_changes(self) -> AsyncIterator[str]:
+        """Uids of jobs that were watched and whose files have changed."""
 
 
 @dataclass(frozen=True)

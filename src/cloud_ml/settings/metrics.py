@@ -24,8 +24,8 @@ class MetricSettings:
     event_files_per_job: int = 200
     """TensorBoard event files that are read of one job, in the order of their names."""
     files_period_s: float = 5.0
-    """How often event files and logs of one job are read at most. While nothing is new, it becomes
-    twenty seconds.
+    """How often event files and logs of one job are read at most, unless a study waits for them. They
+    are looked for every twenty seconds if the kernel tells of nothing.
     """
     period_s: float = 1.0
     """How often the reports of one job are read at most."""

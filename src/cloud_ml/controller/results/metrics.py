@@ -3,7 +3,8 @@
 A job is looked at a moment after the controller of jobs has seen that it runs, and when its
 processes have reported: the kernel tells of that once, and then no more until the job was read. So
 a job that waits in the queue costs nothing here, one that is silent costs one look, and one that
-reports without end one in a while. What it has left at its end is collected before that is
+reports without end one in a while. It is the same with its event files and logs, where the engine
+tells of them, and they are looked at now and then all the same. What it has left at its end is collected before that is
 committed, so one that is over within that moment costs no other look at its files.
 
 Where somebody waits for its values, such as a study that stops trials early, a job is looked at
@@ -41,6 +42,8 @@ from cloud_ml.usecases.short_reads import Reads
 _WORKERS = 2
 _URGENT_S = 0.02
 """A job for which somebody waits is read so soon, and once in so long for each such job."""
+_URGENT_FILES_S = 0.2
+"""The same for event files and logs: a look walks through folders."""
 _LONGEST_PERIOD_S = 20.0
 _QUICK_S = 0.5
 """A pass waits so long for the manifest of inputs of a job that has ended."""
@@ -50,9 +53,12 @@ _MOMENT_S = 0.25
 
 @dataclass(frozen=True)
 class _Due:
-    """When the files of a job are read next, and the time from the last read to that."""
+    """When the files of a job are read next, and were read last, and how long that is if nobody
+    tells of something new.
+    """
 
     at: datetime
+    read_at: datetime
     period_s: float
 
 
@@ -111,6 +117,8 @@ class MetricController:
         self._files = files
         self._files_period_s = files_period_s
         self._due: dict[str, _Due] = {}
+        self._changed: set[str] = set()
+        """Jobs in whose files something is new."""
         self._store = store
         self._engine: MetricReports | None = engine if isinstance(engine, MetricReports) else None
         self._clock = clock
@@ -131,7 +139,11 @@ class MetricController:
         pool = term.pool(queue, self)
         return ControllerTasks(
             followed=[WatchedKind(TRAIN_JOB, queue, UNFINISHED, only_at_start=True)],
-            tasks=[functools.partial(self._follow, queue), *[pool.work] * _WORKERS],
+            tasks=[
+                functools.partial(self._follow, queue),
+                functools.partial(self._follow_files, queue),
+                *[pool.work] * _WORKERS,
+            ],
             tidy=[self._expire],
             end=self._end,
         )
@@ -181,16 +193,28 @@ class MetricController:
         now, uid = self._clock(), job.key.uid
         due = self._due.get(uid)
         if due is None:  # it has just begun; many are over before there is anything to read
-            due = _Due(now + timedelta(seconds=self._files_period_s), self._files_period_s)
-        elif now >= due.at:
+            due = _Due(now + timedelta(seconds=self._files_period_s), now, self._files_period_s)
+            await self._offload(self._files.watch, job)
+        elif now >= self._next_read(uid, due):
+            self._changed.discard(uid)
             whole, new = await self._offload.long(job.key.org, self._files.collect, job)
             if new:
                 self._tell(job)
             period = self._files_period_s if new else min(due.period_s * 1.5, _LONGEST_PERIOD_S)
+            now = self._clock()
             wait = timedelta(seconds=period) if whole else timedelta(milliseconds=1)
-            due = _Due(self._clock() + wait, period)
+            due = _Due(now + wait, now, period)
         self._due[uid] = due
-        return due.at
+        return self._next_read(uid, due)
+
+    def _next_read(self, uid: str, due: _Due) -> datetime:
+        """When the files of a job are to be read: sooner if something is new in them."""
+        if uid not in self._changed:
+            return due.at
+        period_s = self._files_period_s
+        if uid in self._urgent:
+            period_s = min(period_s, _URGENT_FILES_S * len(self._urgent))
+        return min(due.at, due.read_at + timedelta(seconds=period_s))
 
     def step_aside(self, uid: str) -> None:
         """See ``Reconciler``. Nobody waits in a line for it."""
@@ -237,6 +261,7 @@ class MetricController:
         self._collection.forget(uid)
         self._files.forget(uid)
         self._due.pop(uid, None)
+        self._changed.discard(uid)
         self._noting.pop(uid, None)
         self._revisions.pop(uid, None)
         if self._queue is not None:
@@ -250,6 +275,18 @@ class MetricController:
         async for uid in self._engine.metric_changes():
             soon = min(self._period_s, _URGENT_S * len(self._urgent))
             queue.add_after(uid, soon if uid in self._urgent else self._period_s)
+
+    async def _follow_files(self, queue: KeyedQueue) -> None:
+        """Queue each job in whose files something is new, when it is time. Never returns."""
+        changes = self._files.changes()
+        if changes is None:
+            await asyncio.Event().wait()
+            return
+        async for uid in changes:
+            if (due := self._due.get(uid)) is not None:
+                self._changed.add(uid)
+                wait = self._next_read(uid, due) - self._clock()
+                queue.add_after(uid, max(0.0, wait.total_seconds()))
 
 
 def _may_have_reported(status: WorkloadStatus) -> bool:

@@ -21,6 +21,8 @@ class FakeMetrics:
         self.machine = machine
         self._watched: set[str] = set()
         self._reported: asyncio.Queue[str] = asyncio.Queue()
+        self._watched_files: set[str] = set()
+        self._changed: asyncio.Queue[str] = asyncio.Queue()
 
     def report_metrics(self, key: GangKey, task: str, lines: bytes) -> None:
         """Have a process write to its file of metrics."""
@@ -43,6 +45,28 @@ class FakeMetrics:
         """Have a job write to an event file."""
         files = self.machine.event_files.setdefault(job_uid, {})
         files[path] = files.get(path, b"") + data
+        if job_uid in self._watched_files:
+            self._watched_files.discard(job_uid)
+            self._changed.put_nowait(job_uid)
+
+    def watch_files(
+        self,
+        job_uid: str,
+        folders: Sequence[BucketFolder],
+        *,
+        recent: Sequence[str] = (),
+        grown: Sequence[str] = (),
+        log: GangKey | None = None,
+    ) -> None:
+        del folders, recent, grown, log
+        self._watched_files.add(job_uid)
+
+    def unwatch_files(self, job_uid: str) -> None:
+        self._watched_files.discard(job_uid)
+
+    async def file_changes(self) -> AsyncIterator[str]:
+        while True:
+            yield await self._changed.get()
 
     def event_files(
         self, job_uid: str, folders: Sequence[BucketFolder], since: datetime

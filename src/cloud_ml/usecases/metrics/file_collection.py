@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from cloud_ml.domain.metrics.runs import name_order, run_of
 from cloud_ml.domain.metrics.series import EVENT_FILES, LOG
 from cloud_ml.domain.metrics.summary_tags import SummaryTag
 from cloud_ml.domain.quotas import QuotaOf
-from cloud_ml.engines.abilities import BucketFolder, EventFile, MetricFiles
+from cloud_ml.engines.abilities import BucketFolder, EventFile, EventFiles, MetricFiles
 from cloud_ml.engines.gang import GangKey
 from cloud_ml.errors import NotFound, StaleRevision
 from cloud_ml.models.common import split_uri
@@ -39,6 +39,8 @@ _ATTEMPTS = 100
 """So many attempts before the current one are looked at."""
 _SESSIONS = 16
 """Starts of a task that one event file may have."""
+_WATCHED = 8
+"""Folders of event files of a job that are watched. In others, files are read a while later."""
 _MARGIN = timedelta(seconds=2)
 """Clocks of file systems are not exact."""
 
@@ -67,6 +69,27 @@ def _state_of(position: FilePosition) -> _FileState:
 
 
 @dataclass
+class _Known:
+    """Where the event files of a job are: the folders that changed last, and the files in which
+    something was new, one of each folder, the last behind the others.
+    """
+
+    recent: Sequence[str] = ()
+    grown: dict[str, None] = field(default_factory=dict)
+
+    def add_grown(self, paths: Sequence[str]) -> bool:
+        """Note files in which something was new. Returns whether one was not known."""
+        folders = {path.rpartition("/")[0]: path for path in self.grown}
+        new = [path for path in paths if path.rpartition("/")[0] not in folders]
+        for path in paths:
+            self.grown.pop(folders.get(path.rpartition("/")[0], ""), None)
+            self.grown[path] = None
+        for path in list(self.grown)[:-_WATCHED]:
+            del self.grown[path]
+        return bool(new)
+
+
+@dataclass
 class _Pass:
     """One call for one job: what it reads, and how many pieces it still may."""
 
@@ -75,6 +98,7 @@ class _Pass:
     org: str
     folders: Sequence[BucketFolder] = ()
     pieces: int = _PIECES
+    grown: list[str] = field(default_factory=list)
 
 
 class FileCollection:
@@ -110,9 +134,29 @@ class FileCollection:
         self._events = MetricEvents(store, clock)
         self._told: set[str] = set()
         """Jobs with more event files than are read: that is told once."""
+        self._known: dict[str, _Known] = {}
+
+    def watch(self, job: TrainJobRecord) -> None:
+        """Have ``changes`` name a job when there may be something new in its files, once."""
+        if self._engine is None or not job.spec.workload.tasks:
+            return
+        key = GangKey(job.key.uid, job.status.attempt)
+        known = self._known.setdefault(key.job_uid, _Known())
+        self._engine.watch_files(
+            key.job_uid,
+            list(self._folders(job)),
+            recent=known.recent,
+            grown=list(known.grown),
+            log=key if job.spec.submitted.metric_patterns else None,
+        )
+
+    def changes(self) -> AsyncIterator[str] | None:
+        """Uids of jobs that were watched and whose files have changed; ``None`` if nobody tells."""
+        return None if self._engine is None else self._engine.file_changes()
 
     def collect(self, job: TrainJobRecord, *, over: bool = False) -> tuple[bool, bool]:
-        """Read a bounded part of what is new; with ``over``, nothing is written any more.
+        """Read a bounded part of what is new; with ``over``, nothing is written any more. Else the
+        job is watched from then on.
 
         Returns whether that was all, and whether there was anything.
         """
@@ -120,23 +164,44 @@ class FileCollection:
             return True, False
         now = _Pass(self._engine, job.key.uid, job.key.org, list(self._folders(job)))
         try:
-            self._read_event_files(now, job)
+            self._read_event_files(now, job, over=over)
             self._read_logs(now, job, over=over)
         except NoParser as error:
             logger.warning("points of files of %s are not read: %s", job.key.name, error)
             if over:  # a job ends, whether its files can be read or not
                 self._events.unreadable(now.uid, f"event files and logs are not read: {error}")
             return True, False
+        if not over and self._known.setdefault(now.uid, _Known()).add_grown(now.grown):
+            self.watch(job)
         return now.pieces > 0, now.pieces < _PIECES
 
     def forget(self, uid: str) -> None:
         """The job is gone or over."""
         self._told.discard(uid)
+        self._known.pop(uid, None)
+        if self._engine is not None:
+            self._engine.unwatch_files(uid)
 
     # ---- event files
 
-    def _read_event_files(self, now: _Pass, job: TrainJobRecord) -> None:
-        found = now.engine.event_files(now.uid, now.folders, job.created_at - _MARGIN)
+    def _find_event_files(self, now: _Pass, job: TrainJobRecord, *, over: bool) -> EventFiles:
+        """Find them, and watch where others may appear before they are looked for: what is written
+        from then on is heard.
+        """
+        since = job.created_at - _MARGIN
+        if over:
+            return now.engine.event_files(now.uid, now.folders, since)
+        self.watch(job)
+        found = now.engine.event_files(now.uid, now.folders, since)
+        known = self._known.setdefault(now.uid, _Known())
+        if set(found.recent) <= set(known.recent):
+            return found
+        known.recent = found.recent
+        self.watch(job)
+        return now.engine.event_files(now.uid, now.folders, since)
+
+    def _read_event_files(self, now: _Pass, job: TrainJobRecord, *, over: bool) -> None:
+        found = self._find_event_files(now, job, over=over)
         if not found.files:
             return
         positions = dict(self._store.metrics.positions(now.uid))
@@ -200,6 +265,8 @@ class FileCollection:
                 if not piece.taken and not after.stopped:
                     return
                 now.pieces -= 1
+                if found.path not in now.grown:
+                    now.grown.append(found.path)
                 moved = FilePosition(position.identity, offset, after.text())
                 values = [
                     one._replace(name=_join_name(run, one.name), restart=state.base + one.restart)

@@ -51,6 +51,7 @@ class Place:
             listener=self.hear,
         )
         self.heard: list[int] = []
+        self.waits = True
         self.job = self.store.create(
             TRAIN_JOB,
             org="acme",
@@ -64,7 +65,7 @@ class Place:
     def hear(self, job: TrainJobRecord) -> bool:
         """Somebody waits for the values: how many series there are when it is told."""
         self.heard.append(self.series)
-        return True
+        return self.waits
 
     async def stands(self, phase: Phase, attempt: int) -> None:
         """The job's status has changed, and the controller has looked at it."""
@@ -164,6 +165,25 @@ async def test_a_job_for_which_somebody_waits_is_read_at_once() -> None:
         assert await queue.take() == place.job.key.uid
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+async def test_a_job_whose_files_have_changed_is_read_when_it_is_time(*, urgent: bool) -> None:
+    place, begun = Place(), system_clock()
+    place.waits = urgent
+    place.controller._files_period_s = 3600.0
+    await place.stands(Phase.RUNNING, 1)
+    queue, uid = KeyedQueue(), place.job.key.uid
+    following = asyncio.create_task(place.controller._follow_files(queue))
+    place.engine.write_event_file(uid, "work/logs/events.out.tfevents.1", b"events")
+    async with asyncio.timeout(30):
+        while uid not in place.controller._changed:
+            await asyncio.sleep(0)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    (due,) = [place.controller._next_read(uid, due) for due in place.controller._due.values()]
+    waited = (due - begun).total_seconds()
+    assert waited < 60 if urgent else waited >= 3600
 
 
 async def test_a_job_is_looked_at_a_moment_after_a_pass_has_seen_that_it_runs() -> None:

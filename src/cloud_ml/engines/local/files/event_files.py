@@ -8,6 +8,7 @@ is bounded: folders inside each other, names, files.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ _DEEPEST = 8
 _MOST_NAMES = 20_000
 _MOST_FILES = 1000
 _LONGEST_PATH = 1000
+_MOST_RECENT = 16
+"""Folders of one job."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class _Search:
         """Those that were walked: roots may lie in each other."""
         self.incomplete = ""
         self.root = ""
+        self.changed: list[tuple[float, str]] = []
+        """When each of the folders has changed, and its path."""
 
     @property
     def over(self) -> bool:
@@ -73,7 +78,8 @@ def find(roots: Sequence[Root], since: float) -> EventFiles:
             if folder is not None and not found.over:
                 found.root = f"{root.name}/"
                 _walk(folder, root.name, found)
-    return EventFiles(found.files, found.incomplete)
+    recent = [path for _, path in heapq.nlargest(_MOST_RECENT, found.changed)]
+    return EventFiles(found.files, found.incomplete, recent)
 
 
 @contextlib.contextmanager
@@ -94,6 +100,25 @@ def opened_file(roots: Sequence[Root], path: str) -> Iterator[int | None]:
         if descriptor is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
             descriptor = None
         yield descriptor
+
+
+@contextlib.contextmanager
+def opened_folder(roots: Sequence[Root], path: str) -> Iterator[int | None]:
+    """A folder that ``find`` has searched, open; ``None`` if it is gone."""
+    root = next((one for one in roots if f"{path}/".startswith(f"{one.name}/")), None)
+    if root is None:
+        yield None
+        return
+    parts = path[len(root.name) + 1 :].split("/") if path != root.name else ()
+    with _open_folder(root.folder, [*root.below, *parts]) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def opened_root(root: Root) -> Iterator[int | None]:
+    """The folder that is searched, open; ``None`` if there is none."""
+    with _open_folder(root.folder, root.below) as folder:
+        yield folder
 
 
 @contextlib.contextmanager
@@ -145,6 +170,7 @@ def _names(folder: int, path: str, search: _Search) -> Iterator[tuple[str, str]]
     if (facts.st_dev, facts.st_ino) in search.folders:
         return
     search.folders.add((facts.st_dev, facts.st_ino))
+    search.changed.append((facts.st_mtime, path))
     folders = []
     with os.scandir(folder) as entries:
         for entry in entries:

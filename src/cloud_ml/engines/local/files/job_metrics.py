@@ -12,12 +12,16 @@ from cloud_ml.engines.abilities import BucketFolder, EventFiles, LogPart, Metric
 from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local.files import event_files, metric_files
 from cloud_ml.engines.local.files.event_files import Root
+from cloud_ml.engines.local.files.file_watch import FileWatch
 from cloud_ml.engines.local.files.metric_files import MetricFile, MetricWatch
+from cloud_ml.engines.local.files.working_directory import CODE
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logs import logfile
 from cloud_ml.errors import NotFound
 from cloud_ml.objects.base import LocalFolders
 
+_WORK = "work"
+"""What paths in the working folder of a job begin with."""
 _METRIC_BYTES = 1 << 18
 """Read at once."""
 
@@ -34,10 +38,12 @@ class JobMetrics:
         self._job_folders = ledger
         self._bucket_folders = folders
         self._metric_watch = MetricWatch()
+        self._file_watch = FileWatch()
 
     def close_watches(self) -> None:
         """Watch nothing more."""
         self._metric_watch.close()
+        self._file_watch.close()
 
     def read_metrics(
         self, key: GangKey, task: str, identity: str, offset: int, *, end: int
@@ -75,7 +81,7 @@ class JobMetrics:
                 parts = [part for part in one.prefix.split("/") if part]
                 uri = "/".join([f"fds://{one.bucket}", *parts])
                 roots.append(Root(uri, folder, parts))
-        return [*roots, Root("work", self._job_folders.work_folder(job_uid))]
+        return [*roots, Root(_WORK, self._job_folders.work_folder(job_uid))]
 
     def watch_metrics(self, job_uid: str) -> None:
         """See ``engines.abilities.MetricReports``."""
@@ -85,15 +91,50 @@ class JobMetrics:
         """See ``engines.abilities.MetricReports``."""
         self._metric_watch.forget(job_uid)
 
-    async def metric_changes(self) -> AsyncIterator[str]:
+    def metric_changes(self) -> AsyncIterator[str]:
         """See ``engines.abilities.MetricReports``."""
-        news, loop, watch = asyncio.Event(), asyncio.get_running_loop(), self._metric_watch
-        loop.add_reader(watch.descriptor, news.set)
-        try:
-            while True:
-                for uid in watch.changed():
-                    yield uid
-                await news.wait()
-                news.clear()
-        finally:
-            loop.remove_reader(watch.descriptor)
+        return _changes(self._metric_watch)
+
+    def watch_files(
+        self,
+        job_uid: str,
+        folders: Sequence[BucketFolder],
+        *,
+        recent: Sequence[str] = (),
+        grown: Sequence[str] = (),
+        log: GangKey | None = None,
+    ) -> None:
+        """See ``engines.abilities.MetricFiles``."""
+        roots = self._event_roots(job_uid, folders)
+        code = Root(_WORK, self._job_folders.work_folder(job_uid), [CODE])
+        places = [(event_files.opened_root(root), False) for root in [*roots, code]]
+        places += [(event_files.opened_folder(roots, path), False) for path in recent]
+        places += [
+            (event_files.opened_folder(roots, path.rpartition("/")[0]), True) for path in grown
+        ]
+        if log is not None:
+            logs = Root("logs", self._job_folders.log_folder(log))
+            places.append((event_files.opened_root(logs), True))
+        self._file_watch.watch(job_uid, places)
+
+    def unwatch_files(self, job_uid: str) -> None:
+        """See ``engines.abilities.MetricFiles``."""
+        self._file_watch.forget(job_uid)
+
+    def file_changes(self) -> AsyncIterator[str]:
+        """See ``engines.abilities.MetricFiles``."""
+        return _changes(self._file_watch)
+
+
+async def _changes(watch: MetricWatch | FileWatch) -> AsyncIterator[str]:
+    """The jobs that a watch names, as it does."""
+    news, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(watch.descriptor, news.set)
+    try:
+        while True:
+            for uid in watch.changed():
+                yield uid
+            await news.wait()
+            news.clear()
+    finally:
+        loop.remove_reader(watch.descriptor)
