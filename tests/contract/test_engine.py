@@ -101,6 +101,9 @@ class TestFakeEngine(EngineContract):
     def reporting(self, step: int) -> tuple[str, ...]:
         return ("fake", "report", str(step))
 
+    def appending(self) -> tuple[str, ...]:
+        return ("fake", "append")
+
     def talking(self) -> tuple[str, ...]:
         return ("fake", "print", "hello")
 

@@ -11,6 +11,7 @@
 ``("fake", "leave")``                   says ``ready``, and ``leaving`` when it is stopped
 ``("fake", "notice")``                  prints the notice when it is stopped
 ``("fake", "report", "7")``             reports the step 7, and waits
+``("fake", "append")``                  adds to an event file ten times a second
 ``("fake", "occupy", "20000")``         says ``ready``, and has the port until it ends
 ``("fake", "listen", NAME, TEXT)``      sends the text to each who connects, until it is stopped
 ``("fake", "compute", "7")``            uses the processor, and ends well. With a step, which it
@@ -108,6 +109,17 @@ def _report(process: _Process) -> None:
     process.write("ready\n")
 
 
+def _append(process: _Process) -> None:
+    async def write() -> None:
+        while True:
+            uid, path = process.key.job_uid, "work/logs/events.out.tfevents.1"
+            process.engine.write_event_file(uid, path, b"events")
+            await asyncio.sleep(0.1)
+
+    process.at_end(asyncio.get_running_loop().create_task(write()).cancel)
+    process.write("ready\n")
+
+
 def _compute(process: _Process) -> None:
     if not process.arguments or not process.engine.machine.plans[process.key].busy_waits:
         process.exit(0)
@@ -150,6 +162,7 @@ _PROGRAMS: Mapping[str, Callable[[_Process], None]] = {
     "hang": _say_ready,
     "leave": _say_ready,
     "report": _report,
+    "append": _append,
     "compute": _compute,
     "occupy": _occupy,
     "listen": _listen,

@@ -172,3 +172,22 @@ class HangContract(Programs):
             assert (part.position, part.left) == (1, end - 1)
         await engine.stop(gang.key, grace_s=0.0)
         await until_over(engine, gang.key)
+
+    async def test_files_that_change_are_told_once_for_each_time_that_they_are_watched(
+        self, engine: Engine
+    ) -> None:
+        assert isinstance(engine, MetricFiles)
+        gang = gang_of(self.appending())
+        uid, (plan,) = gang.key.job_uid, gang.processes
+        await engine.ensure(gang)
+        await wait_for_words(engine, gang.key, plan.name, b"ready")
+        changes = engine.file_changes()
+        for _ in range(2):
+            found = engine.event_files(uid, [], datetime.fromtimestamp(0, UTC))
+            grown = [file.path for file in found.files]  # none yet, perhaps
+            engine.watch_files(uid, [], recent=found.recent, grown=grown, log=gang.key)
+            await until_named(changes, uid)
+        engine.unwatch_files(uid)
+        engine.unwatch_files(uid)
+        await engine.stop(gang.key, grace_s=0.0)
+        await until_over(engine, gang.key)

@@ -157,6 +157,11 @@ class Programs:
         events = "mkdir -p logs; printf events > logs/events.out.tfevents.1"
         return ("sh", "-c", f"{script}; {events}; echo ready; exec sleep 600")
 
+    def appending(self) -> tuple[str, ...]:
+        """Prints ``ready``, and adds to that event file ten times a second for ever."""
+        events = "printf events >> logs/events.out.tfevents.1"
+        return ("sh", "-c", f"mkdir -p logs; echo ready; while {events}; do sleep 0.1; done")
+
     def listening(self, name: str, text: str) -> tuple[str, ...]:
         return ("python3", "-c", LISTENING, name, text)
 
