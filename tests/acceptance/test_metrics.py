@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.jobs.job import Job
 from cloud_ml.models.jobs.train_job import TrainJob
-from support.server import RealServer
+from support.server import RealServer, serving, trainer
 
 Run = Callable[..., tuple[Job, str]]
 
@@ -52,6 +54,25 @@ def test_every_point_is_there_when_the_job_has_ended(run: Run, client: CloudMlCl
     assert len(job.points("val/auc", most=2)) == 2
     said = [event.message for event in job.events() if event.reason == "MetricIsNaN"]
     assert said == ["loss is NaN since step 3000 (master-0)"]
+
+
+@pytest.mark.slow
+def test_events_tell_how_far_a_job_has_come(tmp_path: Path) -> None:
+    source = """
+import time
+from cloud_ml import job
+job.report(6, loss=0.5)
+job.progress(step=6, of=10)
+time.sleep(600)
+"""
+    quick = {"CLOUDML_METRICS_FILES_PERIOD_S": "0.2", "CLOUDML_METRICS_PROGRESS_PERIOD_S": "0.2"}
+    with serving(tmp_path, **quick) as server:
+        code = str(trainer(tmp_path / "code", source))
+        job = server.client().submit_train_job(TrainJob("told", "trainer.task", code))
+        while not (told := [one.message for one in job.events() if one.reason == "Progress"]):
+            job.await_change(timeout=0.2)
+            assert not job.finished
+        assert re.fullmatch(r"60% done: step 6 of 10, about \S+ left, loss 0.5", told[0]), told
 
 
 def test_a_later_attempt_replaces_what_it_repeats(run: Run, client: CloudMlClient) -> None:

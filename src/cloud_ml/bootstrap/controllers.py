@@ -19,6 +19,7 @@ from cloud_ml.controller.programs.trainers import Files, Trainers
 from cloud_ml.controller.results.checkpoint_retention import TrainJobCheckpointRetention
 from cloud_ml.controller.results.metrics import MetricController
 from cloud_ml.controller.results.outputs import JobOutputs
+from cloud_ml.controller.results.progress import ProgressEvents
 from cloud_ml.controller.runtime.leader_lock import LeaderLock
 from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.studies import StudyController
@@ -190,6 +191,13 @@ def _job_metrics(parts: Parts, studies: StudyController) -> MetricController:
         listener=studies.hear,
         inputs=InputManifests(platform.store, platform.storage, parts.objects),
         retention=PointRetention(platform.store, system_clock, settings.metrics.retention_days),
+        progress=ProgressEvents(
+            platform.store,
+            engine,
+            system_clock,
+            platform.offload,
+            period_s=settings.metrics.progress_period_s,
+        ),
     )
 
 

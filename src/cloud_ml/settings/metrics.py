@@ -29,6 +29,8 @@ class MetricSettings:
     """
     period_s: float = 1.0
     """How often the reports of one job are read at most."""
+    progress_period_s: float = 60.0
+    """Least time between two events about the progress of a job, and from its start to the first."""
     retention_days: int = 0
     """How long points are kept after the end of their run. Then they are removed, and of each series
     its number of points and its first, last, least and largest value stay. 0: until the run is

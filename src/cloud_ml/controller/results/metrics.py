@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from cloud_ml.controller.results.progress import ProgressEvents
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
@@ -92,6 +93,7 @@ class MetricController:
         files_period_s: How often its files are, while something is new in them.
         inputs: Notes what jobs read.
         retention: Removes points that are too old.
+        progress: Tells how far jobs have come.
     """
 
     def __init__(
@@ -109,8 +111,10 @@ class MetricController:
         listener: Listener = _nobody,
         inputs: InputRecorder | None = None,
         retention: PointRetention | None = None,
+        progress: ProgressEvents | None = None,
     ) -> None:
         self._inputs = inputs
+        self._progress = progress
         self._retention = retention
         self._noting: dict[str, asyncio.Task[None]] = {}
         self._collection = collection
@@ -200,6 +204,8 @@ class MetricController:
             whole, new = await self._offload.long(job.key.org, self._files.collect, job)
             if new:
                 self._tell(job)
+            if self._progress is not None:
+                await self._progress.tell(job)
             period = self._files_period_s if new else min(due.period_s * 1.5, _LONGEST_PERIOD_S)
             now = self._clock()
             wait = timedelta(seconds=period) if whole else timedelta(milliseconds=1)
@@ -262,6 +268,8 @@ class MetricController:
         self._files.forget(uid)
         self._due.pop(uid, None)
         self._changed.discard(uid)
+        if self._progress is not None:
+            self._progress.forget(uid)
         self._noting.pop(uid, None)
         self._revisions.pop(uid, None)
         if self._queue is not None:

@@ -71,6 +71,7 @@ class Reason(StrEnum):
     METRIC_IS_NAN = "MetricIsNaN"
     METRIC_FILE_UNREADABLE = "MetricFileUnreadable"
     METRICS_EXPIRED = "MetricsExpired"
+    PROGRESS = "Progress"
     FILES_NOT_KEPT = "FilesNotKept"
     OUTPUTS_EXPIRED = "OutputsExpired"
     CHECKPOINTS_REMOVED = "CheckpointsRemoved"
