@@ -314,10 +314,20 @@ def test_trials_that_run_or_wait_are_shown_with_what_is_known(
     assert ["Queued", "lr=0.25"] in shown()
     described = server.cli("hp", "describe", "waiting").good().out
     assert "0 of 2 have ended, 1 at a time (1 Running)" in described
+    assert server.cli("hp", "enqueue", "waiting", "lr=0.9").good()
+    extended = server.cli("hp", "extend", "waiting", "--trials", "1", "-s", "lr=0.2:0.5").good()
+    assert extended.out == "waiting has 3 trials now, 0 of which have ended\n"
+    assert extended.err == (
+        "Dropped, as the changed space excludes it: trial lr=0.9: lr is 0.9; allowed is 0.2 to "
+        "0.5, as the space says\n"
+    )
+    assert ["Queued", "lr=0.25"] in shown()
+    assert ["Queued", "lr=0.9"] not in shown()
+    assert "TrialDropped" in server.cli("hp", "events", "waiting").good().out
     client.studies.act("waiting", "stop")
     client.studies.wait("waiting", 120)
     described = server.cli("hp", "describe", "waiting").good().out
-    assert "1 of 2 have ended, 1 at a time (1 Stopped)" in described
+    assert "1 of 3 have ended, 1 at a time (1 Stopped)" in described
 
 
 _WAITS_FOR_A_FILE = """

@@ -246,7 +246,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             target: As for ``submit``. The one before holds no more.
             max_time: Likewise.
             space: Parameters that change, by their names, as for ``submit``; ``None`` takes one
-                away. Trials outside of the changed space stay, and are not learned from.
+                away. Trials outside of the changed space stay, and are not learned from. Those that
+                were named and have not begun are dropped: ``dropped`` of the answer names them.
             constraints: Those that hold from now on; by default the ones of before.
 
         Raises:

@@ -218,6 +218,25 @@ class StateStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def change_spec_of_record(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        change: Callable[[Record[S, T]], tuple[S, Sequence[Event]]],
+        *,
+        now: datetime,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """As ``change_spec``, where the new spec, and what is told of it, depend on the status, too.
+
+        Nothing is committed between what ``change`` sees and what is written.
+
+        Raises:
+            NotFound: No such record.
+            Unauthenticated: ``once`` was seen before.
+        """
+
+    @abc.abstractmethod
     def rename(
         self,
         kind: Kind[S, T],

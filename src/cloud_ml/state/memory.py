@@ -217,12 +217,45 @@ class MemoryStateStore(StateStore):
         fence: Fence | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.change_spec``."""
+        return self._change_spec(
+            kind,
+            uid,
+            lambda row: (change(decode_spec(kind, row)), events),
+            now=now,
+            once=once,
+            fence=fence,
+        )
+
+    def change_spec_of_record(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        change: Callable[[Record[S, T]], tuple[S, Sequence[Event]]],
+        *,
+        now: datetime,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """See ``StateStore.change_spec_of_record``."""
+        return self._change_spec(
+            kind, uid, lambda row: change(decode(kind, row)), now=now, once=once, fence=None
+        )
+
+    def _change_spec(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        change: Callable[[MemoryRow], tuple[S, Sequence[Event]]],
+        *,
+        now: datetime,
+        once: Once | None,
+        fence: Fence | None,
+    ) -> Record[S, T]:
         with self._writing():
             self._leases.check_fence(fence)
             self._requests.check_unseen(once)
             row = self._records.require(kind, uid)
             spec = decode_spec(kind, row)
-            changed = change(spec)
+            changed, events = change(row)
             if changed != spec:
                 text = rules.to_text(kind.decode_spec, changed)
                 rules.check_names(kind.spec_tags(changed))

@@ -41,6 +41,9 @@ def _no_fields(_: Any) -> Mapping[str, Any]:
     return {}
 
 
+RecordAction = Callable[[Record[S, T], Any], tuple[S, Sequence[tuple[str, str]]]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Resource(Generic[NewT, ViewT, S, T]):
     """Describes a kind of resource to the server.
@@ -59,6 +62,8 @@ class Resource(Generic[NewT, ViewT, S, T]):
         actions: What each of the type's actions makes of the spec, and of what was sent with it if
             it takes anything. Pure. Those that take nothing are the same when repeated. Raises
             ``InvalidRequest`` for what is wrong with it.
+        record_actions: Likewise those that depend on the status, too. Each makes a spec of the record
+            and of what was sent, and (reason, message) pairs for warnings among the events.
         fields: The view's own fields, beyond those that all resources show.
         in_list: What a list shows of a view: one without what may be large.
         has_controller: A controller removes its records when their deletion is asked for. Without
@@ -73,6 +78,7 @@ class Resource(Generic[NewT, ViewT, S, T]):
     complete: Callable[[Identity, S], S] = _complete
     admit: Callable[[Identity, S, Capacity], None] = _admit_all
     actions: Mapping[str, Callable[..., S]] = field(default_factory=dict)
+    record_actions: Mapping[str, RecordAction[S, T]] = field(default_factory=dict)
     fields: Callable[[Record[S, T]], Mapping[str, Any]] = _no_fields
     in_list: Callable[[ViewT], ViewT] = _as_it_is
     has_controller: bool = False
@@ -229,6 +235,14 @@ class Resources(Generic[NewT, ViewT, S, T]):
                 allowed=", ".join([*possible, f"or a new {described.name} of another name"]),
             )
         said = Event(now, f"{action.capitalize()}Requested", f"{action} requested by {caller.user}")
+        if act := self._resource.record_actions.get(action):
+            return self._store.change_spec_of_record(
+                self._kind,
+                record.key.uid,
+                lambda found: _with_events(act(found, body), said),
+                now=now,
+                once=once,
+            )
         change = self._resource.actions[action]
         return self._store.change_spec(
             self._kind,
@@ -261,3 +275,11 @@ class Resources(Generic[NewT, ViewT, S, T]):
     def events(self, record: Record[S, T], *, after: int = 0) -> Sequence[Event]:
         """What was said about it, those with ``id > after``."""
         return self._store.events(record.key.uid, after=after)
+
+
+def _with_events(
+    changed: tuple[S, Sequence[tuple[str, str]]], requested: Event
+) -> tuple[S, Sequence[Event]]:
+    spec, said = changed
+    warnings = [Event(requested.at, reason, text, EventType.WARNING) for reason, text in said]
+    return spec, [requested, *warnings]

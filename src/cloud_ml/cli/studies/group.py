@@ -433,7 +433,9 @@ def extend(
         constraints=constraints or None,
     )
     echo(f"{study.name} has {planned_trials(study)} trials now, {study.ended} of which have ended")
-    if study.max_trials < before + trials:
+    for one in study.dropped:
+        note(f"Dropped, as the changed space excludes it: {one}")
+    if not study.dropped and study.max_trials < before + trials:
         note("There are no more combinations of its parameters.")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from cloud_ml.domain.studies.conditions import is_active, why_inactive
 from cloud_ml.domain.studies.constraints import all_hold, constraints_of, why_broken
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import NAME, Parameters, check_value
+from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
 
 
@@ -90,6 +91,33 @@ def _allowed(parameter: Parameter) -> str:
     step = f" in steps of {parameter.step:g}" if parameter.step else ""
     kind = "a whole number of " if parameter.whole else ""
     return f"{kind}{parameter.low:g} to {parameter.high:g}{step}, as the space says"
+
+
+class Misfit(NamedTuple):
+    """Why a trial is none of a space: the parameter, if it is one, and what is allowed."""
+
+    parameter: str
+    allowed: str
+
+
+def find_misfit(
+    space: Sequence[Parameter], constraints: tuple[str, ...], trial: Mapping[str, Any]
+) -> Misfit | None:
+    """What of a trial that a user named does not fit; ``None`` if all of it does."""
+    names = [parameter.name for parameter in space]
+    if unknown := [name for name in trial if name not in names]:
+        return Misfit(unknown[0], f"no such parameter, but {', '.join(names)}")
+    full = _with_constants(space, trial)
+    for parameter in space:
+        try:
+            _check_presence(parameter, full, "trial")
+        except InvalidRequest as error:
+            return Misfit(parameter.name, str(error.allowed))
+    try:
+        _check_constraints(constraints, full, "trial")
+    except InvalidRequest as error:
+        return Misfit("", str(error.allowed))
+    return None
 
 
 def fits(

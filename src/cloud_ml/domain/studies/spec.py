@@ -76,7 +76,8 @@ class StudySpec:
     ``prior`` are the trials of theirs that are learned from. The algorithm ``pbt`` has a ``population``.
     Of the ``keep_checkpoints`` best trials the checkpoints are kept, of several objectives those of the
     Pareto front; 0 keeps those alone that later trials need, and ``None`` keeps all. A sampler of
-    Optuna has ``sampler_options``.
+    Optuna has ``sampler_options``. ``dropped`` tells of the trials of users that the last change of the
+    space has dropped.
     """
 
     job: TrainJob
@@ -111,6 +112,7 @@ class StudySpec:
     population: Population | None = None
     keep_checkpoints: int | None = None
     sampler_options: dict[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

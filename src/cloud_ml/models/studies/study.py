@@ -127,7 +127,8 @@ class StudyExtension:
             holds no more.
         max_time: The study ends when it is so old. An earlier limit holds no more.
         space: Parameters that change, by their names, as for a new study; ``None`` takes one away.
-            Trials outside of the changed space stay, and are not learned from.
+            Trials outside of the changed space stay, and are not learned from. Named ones that have
+            not begun are dropped.
         constraints: Those that hold from now on; by default the ones of before.
     """
 
@@ -214,8 +215,9 @@ class Study(ResourceView):
     ``prior_trials`` counts the trials of earlier studies (``warm_start``) that it learns from.
 
     ``ended`` counts the trials that have ended, ``states`` all trials by their state. ``queued`` are the
-    parameters of trials that a user named and that have not begun. Lists leave ``trials``,
-    ``best_trials``, ``queued``, ``space`` and ``job`` empty.
+    parameters of trials that a user named and that have not begun. ``dropped`` names those that the
+    space of the last ``extend`` has excluded, each with the parameter and value that does not fit.
+    Lists leave ``trials``, ``best_trials``, ``queued``, ``dropped``, ``space`` and ``job`` empty.
     """
 
     objective: str
@@ -252,6 +254,7 @@ class Study(ResourceView):
     reference: list[float] = field(default_factory=list)
     warm_start: list[str] = field(default_factory=list)
     prior_trials: int = 0
+    dropped: list[str] = field(default_factory=list)
 
 
 _BOUNDS = ("min", "max", "values", "value")

@@ -190,12 +190,49 @@ class SqlStateStore(StateQueries):
         fence: Fence | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.change_spec``."""
+        return self._change_spec(
+            kind,
+            uid,
+            lambda _connection, row: (change(records.decode_spec(kind, row)), events),
+            now=now,
+            once=once,
+            fence=fence,
+        )
 
+    def change_spec_of_record(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        change: Callable[[Record[S, T]], tuple[S, Sequence[Event]]],
+        *,
+        now: datetime,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """See ``StateStore.change_spec_of_record``."""
+        return self._change_spec(
+            kind,
+            uid,
+            lambda connection, row: change(self._decoded(connection, kind, row)),
+            now=now,
+            once=once,
+            fence=None,
+        )
+
+    def _change_spec(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        change: Callable[[Connection, Any], tuple[S, Sequence[Event]]],
+        *,
+        now: datetime,
+        once: Once | None,
+        fence: Fence | None,
+    ) -> Record[S, T]:
         def work(connection: Connection) -> Record[S, T]:
             leases.check_fence(connection, fence)
             row = requests.find_row(connection, kind, uid, once)
             spec = records.decode_spec(kind, row)
-            changed = change(spec)
+            changed, events = change(connection, row)
             requests.use_up(connection, rules.with_change(once, spec, changed), row.name)
             if changed == spec:
                 return self._decoded(connection, kind, row)

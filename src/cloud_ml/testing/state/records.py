@@ -195,6 +195,22 @@ class RecordContract:
             store.change_spec(SAMPLE, made.key.uid, refuse, now=LATER)
         assert store.get(SAMPLE, made.key.uid) == made
 
+    def test_a_spec_changes_by_the_status(self, store: StateStore) -> None:
+        made = make(store, status=Progress(Phase.BUSY, "n", NOW))
+
+        def add(record: Any) -> Any:
+            count = 3 if record.status.phase is Phase.BUSY else 2
+            return replace(record.spec, count=count), [event(f"{count} of {record.key.name}")]
+
+        changed = store.change_spec_of_record(SAMPLE, made.key.uid, add, now=LATER)
+        assert (changed.spec.count, changed.generation, changed.status) == (3, 2, made.status)
+        assert store.get(SAMPLE, made.key.uid) == changed
+        again = store.change_spec_of_record(SAMPLE, made.key.uid, add, now=LATER)
+        assert again == changed, "nothing has changed"
+        assert list_messages(store, made) == [f"3 of {made.key.name}"]
+        with pytest.raises(NotFound):
+            store.change_spec_of_record(SAMPLE, "nobody", add, now=NOW)
+
     def test_change_spec_and_request_delete_of_nothing(self, store: StateStore) -> None:
         with pytest.raises(NotFound):
             store.change_spec(SAMPLE, "nobody", lambda spec: spec, now=NOW)

@@ -11,27 +11,41 @@ from cloud_ml.domain.record_sizes import bytes_of
 from cloud_ml.domain.studies.combinations import count_combinations, grid_size, is_finite
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter
-from cloud_ml.domain.studies.spec import StudySpec
+from cloud_ml.domain.studies.spec import StudyRecord, StudySpec
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.studies.study import QueuedTrials, StudyExtension
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.settings.studies import StudySettings
+from cloud_ml.usecases.studies.dropped_trials import without_excluded_trials
 from cloud_ml.usecases.studies.spaces import change_space, read_parameters_as
 
 _MOST_BYTES, _NUMBER_BYTES = 8 * MIB, 24
 
 
-def extended(spec: StudySpec, request: StudyExtension, settings: StudySettings) -> StudySpec:
-    """The study with more trials. An earlier target and time limit hold no more.
+def extended(
+    study: StudyRecord, request: StudyExtension, settings: StudySettings
+) -> tuple[StudySpec, Sequence[tuple[str, str]]]:
+    """The study with more trials, and what is told of it: of trials of users that have not begun,
+    those are dropped that the changed space excludes. An earlier target and time limit hold no more.
 
     Raises:
         InvalidRequest: There are not so many trials to run.
     """
+    spec = study.spec
     _check_suggests(spec)
     if request.trials < 1:
         raise common.refuse("trials", request.trials, "1 or more")
-    spec = _with_space(spec, request)
+    changed = _with_space(spec, request)
+    in_space = spec if changed is spec else without_excluded_trials(changed, study.status)
+    dropped = () if changed is spec else in_space.dropped
+    spec = _with_more_trials(replace(in_space, dropped=dropped), request, settings)
+    return spec, [("TrialDropped", f"the changed space excludes {one}") for one in dropped]
+
+
+def _with_more_trials(
+    spec: StudySpec, request: StudyExtension, settings: StudySettings
+) -> StudySpec:
     most = spec.max_trials + request.trials
     if spec.space and is_finite(spec.space) and spec.population is None:
         named = len(spec.trials) + len(spec.queued)

@@ -122,13 +122,13 @@ def study_resource(
             "stop": lambda spec: replace(spec, stopped=True),
             "pause": lambda spec: replace(spec, paused=True),
             "resume": lambda spec: replace(spec, paused=False),
-            "extend": lambda spec, request: extended(spec, request, settings),
             "enqueue": lambda spec, request: enqueued(spec, request, settings),
             "keep": lambda spec, request: with_kept_checkpoints(spec, request, settings),
         },
+        record_actions={"extend": lambda study, request: extended(study, request, settings)},
         fields=_fields,
         in_list=lambda study: replace(
-            study, trials=[], best_trials=[], queued=[], space={}, job={}
+            study, trials=[], best_trials=[], queued=[], dropped=[], space={}, job={}
         ),
         has_controller=True,
     )
@@ -360,6 +360,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "best": None if best is None else shown_trial(record, best, estimates),
         "trials": [shown_trial(record, trial, estimates) for trial in status.trials],
         "queued": [masked_parameters(each) for each in _queued(spec, status)],
+        "dropped": list(spec.dropped),
     }
 
 

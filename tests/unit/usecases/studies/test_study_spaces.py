@@ -125,6 +125,66 @@ async def test_a_study_goes_on_in_a_space_that_has_changed(world: World) -> None
         assert 5.0 <= trial.parameters["lr"] < 5.5
 
 
+async def test_a_changed_space_drops_trials_of_users_that_do_not_fit(world: World) -> None:
+    space = {**_CONDITIONAL, "lr": {"min": 0.0, "max": 1.0}, "width": {"value": 8}}
+    named = [
+        {"optimizer": "adam", "lr": 0.9},  # begins before the space changes
+        {"optimizer": "adam", "lr": 0.8},
+        {"optimizer": "adam", "lr": 0.1},
+    ]
+    secret = {"momentum": 0.9, "token": "abc-secret", "rounds": 3}
+    queued = [
+        {"optimizer": "adam", "lr": 0.2, "width": 8},
+        {"optimizer": "adam", "lr": 0.7},
+        {"optimizer": "sgd", "lr": 0.3, **secret},
+        {"optimizer": "adam", "lr": 0.3},
+    ]
+    new = _new(space=space, algorithm="random", parallel=1, max_trials=4, trials=named)
+    await world.studies.create(new)
+    await world.jobs(0)
+    await world.studies.act("rates", "enqueue", QueuedTrials(trials=queued))
+    changes = {
+        "lr": {"min": 0.0, "max": 0.5}, "momentum": None, "rounds": None,
+        "token": {"values": ["c"], "active_if": {"optimizer": "sgd"}},
+        "depth": {"value": 2, "active_if": {"optimizer": "adam"}},
+    }  # fmt: skip
+    wish = StudyExtension(trials=1, space=changes, constraints=["lr < 0.25"])
+    study = await world.studies.act("rates", "extend", wish)
+    range_of_now = "allowed is 0 to 0.5, as the space says"
+    dropped = [
+        f"trial optimizer=adam lr=0.8 width=8: lr is 0.8; {range_of_now}",
+        f"trial optimizer=adam lr=0.7 width=8: lr is 0.7; {range_of_now}",
+        "trial optimizer=sgd lr=0.3 momentum=0.9 token=****** rounds=3 width=8: momentum is 0.9; "
+        "allowed is no such parameter, but optimizer, token, lr, width, depth",
+        "trial optimizer=adam lr=0.3 width=8: allowed is a trial that keeps the constraints: "
+        "lr < 0.25 does not hold: lr is 0.3",
+    ]
+    assert (study.dropped, study.max_trials) == (dropped, 5)
+    depth = {"width": 8, "depth": 2}
+    kept = [{"optimizer": "adam", "lr": lr, **depth} for lr in (0.1, 0.2)]
+    assert study.queued == kept
+    events = await world.studies.events("rates")
+    told = [event.message for event in events if event.reason == "TrialDropped"]
+    assert told == [f"the changed space excludes {one}" for one in dropped]
+    await world.end(0, Phase.SUCCEEDED, 0.5)
+    await world.jobs(1)
+    wish = StudyExtension(trials=1, space={"width": {"value": 16}})
+    study = await world.studies.act("rates", "extend", wish)
+    assert (study.max_trials, study.queued) == (5, [])
+    assert study.dropped == [
+        "trial optimizer=adam lr=0.2 width=8 depth=2: width is 8; allowed is one of [16]"
+    ]
+    for number in range(1, 5):
+        await world.end(number, Phase.SUCCEEDED, 0.5)
+    study = await world.until(lambda study: study.phase == "Completed")
+    parameters = [trial.parameters for trial in study.trials]
+    assert parameters[:2] == [{**named[0], "width": 8}, kept[0]]
+    assert len(parameters) == 5
+    assert all(one["width"] == 16 and one["lr"] < 0.25 for one in parameters[2:])
+    study = await world.studies.act("rates", "extend", StudyExtension(trials=1))
+    assert (study.dropped, study.max_trials) == ([], 6)
+
+
 async def test_a_grid_that_has_grown_repeats_nothing(world: World) -> None:
     await world.studies.create(_new(space={"a": [1, 2]}, parallel=1))
     for number in range(2):
