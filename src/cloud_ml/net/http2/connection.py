@@ -163,56 +163,63 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 self._rest = data
                 return
         self._patience.quiet = 0
-        requests, at, end, left = self._requests, 0, len(data), SLICE
         try:
-            if self._due is not None:
-                at = self._go_on(data, *self._due)
-            elif not self._begun:
-                at = self._preface(data)
-                if not self._begun:
-                    self._rest = data
-                    return
-            while end - at >= 9:
-                high, low, kind, flags, number = frames.HEAD.unpack_from(data, at)
-                size = high << 8 | low
-                stop = at + 9 + size
-                if stop > end and size <= self._limits.frame_bytes:
-                    # The frame has not come whole. Only data may be long.
-                    if kind == frames.DATA:
-                        at = self._part(number & LAST, flags, data, at + 9, stop)
-                    else:
-                        frames.bound(size)
-                    break
-                if size > self._limits.frame_bytes or requests.split.open:
-                    self._check_frame(kind, size)
-                # Section 4.1: the bit before the number of a stream is reserved and ignored (`&
-                # LAST`).
-                if kind == frames.DATA:
-                    requests.data(number & LAST, flags, data, at + 9, stop)
-                elif kind == frames.HEADERS:
-                    left -= 1
-                    # ``known`` takes nearly every gRPC call: its body follows (no END_STREAM), its
-                    # block came before. All else is read in full.
-                    if flags != frames.END_HEADERS or not requests.known(
-                        number, data[at + 9 : stop]
-                    ):
-                        requests.headers(number & LAST, flags, data[at + 9 : stop])
-                else:
-                    requests.other(kind, number & LAST, flags, data[at + 9 : stop])
-                at = stop
-                if requests.extra:
-                    left -= requests.extra
-                    requests.extra = 0
-                if left <= 0 and (left := self._share.next_slice(SLICE - left)) <= 0:
-                    break
+            at = 0 if self._begun and self._due is None else self._begin(data)
+            if not self._begun:
+                self._rest = data
+                return
+            at, left = self._read_frames(data, at)
         except ConnectionFault as fault:
             self._fail(fault)
             return
-        self._rest = data[at:] if at < end else b""
+        self._rest = data[at:] if at < len(data) else b""
         if (left < SLICE - NOT_COUNTED or at > MANY_BYTES) and self._share_is_used(left, at):
             self._defer()
         elif self._due is not None and self.long:
             self._go_straight()
+
+    def _begin(self, data: bytes) -> int:
+        """Read what comes before the first frame: the preface, or the rest of long data. Returns
+        where the frames begin.
+        """
+        return self._preface(data) if self._due is None else self._go_on(data, *self._due)
+
+    def _read_frames(self, data: bytes, at: int) -> tuple[int, int]:
+        """Read whole frames from ``at`` on, and the part of data that ends them. Returns where the
+        next frame begins, and how much of the slice is left.
+        """
+        requests, end, left = self._requests, len(data), SLICE
+        while end - at >= 9:
+            high, low, kind, flags, number = frames.HEAD.unpack_from(data, at)
+            size = high << 8 | low
+            stop = at + 9 + size
+            if stop > end and size <= self._limits.frame_bytes:
+                # The frame has not come whole. Only data may be long.
+                if kind == frames.DATA:
+                    at = self._part(number & LAST, flags, data, at + 9, stop)
+                else:
+                    frames.bound(size)
+                break
+            if size > self._limits.frame_bytes or requests.split.open:
+                self._check_frame(kind, size)
+            # Section 4.1: the bit before the number of a stream is reserved and ignored (`& LAST`).
+            if kind == frames.DATA:
+                requests.data(number & LAST, flags, data, at + 9, stop)
+            elif kind == frames.HEADERS:
+                left -= 1
+                # ``known`` takes nearly every gRPC call: its body follows (no END_STREAM), its
+                # block came before. All else is read in full.
+                if flags != frames.END_HEADERS or not requests.known(number, data[at + 9 : stop]):
+                    requests.headers(number & LAST, flags, data[at + 9 : stop])
+            else:
+                requests.other(kind, number & LAST, flags, data[at + 9 : stop])
+            at = stop
+            if requests.extra:
+                left -= requests.extra
+                requests.extra = 0
+            if left <= 0 and (left := self._share.next_slice(SLICE - left)) <= 0:
+                break
+        return at, left
 
     def _share_is_used(self, left: int, size: int) -> bool:
         """Count a read of ``size`` bytes that has so much left of its slice; whether it was to
