@@ -45,6 +45,10 @@ _URGENT_S = 0.02
 """A job for which somebody waits is read so soon, and once in so long for each such job."""
 _URGENT_FILES_S = 0.2
 """The same for event files and logs: a look walks through folders."""
+_REST = 10
+"""After a look, nobody looks at the files of that job for so many times as long as it took: its
+folders may have as many names as it likes.
+"""
 _LONGEST_PERIOD_S = 20.0
 _QUICK_S = 0.5
 """A pass waits so long for the manifest of inputs of a job that has ended."""
@@ -54,11 +58,12 @@ _MOMENT_S = 0.25
 
 @dataclass(frozen=True)
 class _Due:
-    """When the files of a job are read next, and were read last, and how long that is if nobody
-    tells of something new.
+    """When the files of a job are read next, at the soonest and if nobody tells of something new, and
+    the time from the last read to that.
     """
 
     at: datetime
+    not_before: datetime
     read_at: datetime
     period_s: float
 
@@ -197,7 +202,8 @@ class MetricController:
         now, uid = self._clock(), job.key.uid
         due = self._due.get(uid)
         if due is None:  # it has just begun; many are over before there is anything to read
-            due = _Due(now + timedelta(seconds=self._files_period_s), now, self._files_period_s)
+            first = now + timedelta(seconds=self._files_period_s)
+            due = _Due(first, now, now, self._files_period_s)
             await self._offload(self._files.watch, job)
         elif now >= self._next_read(uid, due):
             self._changed.discard(uid)
@@ -207,9 +213,9 @@ class MetricController:
             if self._progress is not None:
                 await self._progress.tell(job)
             period = self._files_period_s if new else min(due.period_s * 1.5, _LONGEST_PERIOD_S)
-            now = self._clock()
+            begun, now = now, self._clock()
             wait = timedelta(seconds=period) if whole else timedelta(milliseconds=1)
-            due = _Due(now + wait, now, period)
+            due = _Due(now + wait, now + _REST * (now - begun), now, period)
         self._due[uid] = due
         return self._next_read(uid, due)
 
@@ -220,7 +226,7 @@ class MetricController:
         period_s = self._files_period_s
         if uid in self._urgent:
             period_s = min(period_s, _URGENT_FILES_S * len(self._urgent))
-        return min(due.at, due.read_at + timedelta(seconds=period_s))
+        return min(due.at, max(due.not_before, due.read_at + timedelta(seconds=period_s)))
 
     def step_aside(self, uid: str) -> None:
         """See ``Reconciler``. Nobody waits in a line for it."""

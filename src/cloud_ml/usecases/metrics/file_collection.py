@@ -39,7 +39,7 @@ _ATTEMPTS = 100
 """So many attempts before the current one are looked at."""
 _SESSIONS = 16
 """Starts of a task that one event file may have."""
-_WATCHED = 8
+_WATCHED = 4
 """Folders of event files of a job that are watched. In others, files are read a while later."""
 _MARGIN = timedelta(seconds=2)
 """Clocks of file systems are not exact."""

@@ -27,7 +27,7 @@ _DEEPEST = 8
 _MOST_NAMES = 20_000
 _MOST_FILES = 1000
 _LONGEST_PATH = 1000
-_MOST_RECENT = 16
+_MOST_RECENT = 8
 """Folders of one job."""
 
 
