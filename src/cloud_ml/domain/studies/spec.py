@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -235,10 +236,34 @@ def output_tag(uri: str) -> str:
     return f"output={hashlib.sha256(uri.rstrip('/').encode()).hexdigest()[:32]}"
 
 
+def inside_tag(uri: str) -> str:
+    """The tag of studies whose folder is, or lies in, ``<uri>/<number>``: that of a trial of a study
+    with this ``output_path``.
+    """
+    return f"inside-{output_tag(uri)}"
+
+
+def trial_folders_above(uri: str) -> Iterator[tuple[str, int]]:
+    """(``output_path``, number) of the trials of other studies, if there were such studies, whose
+    folders are ``uri`` or above it.
+    """
+    scheme, separator, path = uri.rstrip("/").partition("://")
+    parts = path.split("/")
+    for depth, part in enumerate(parts):
+        if depth and _NUMBER.fullmatch(part):
+            yield scheme + separator + "/".join(parts[:depth]), int(part)
+
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+
+
 def _tags(spec: StudySpec) -> tuple[str, ...]:
     goes_on = spec.extended or spec.keep_checkpoints is not None
     tags = (AFTER_END_TAG,) if goes_on else ()
-    return (*tags, output_tag(spec.job.output_path)) if spec.job.output_path else tags
+    if (folder := spec.job.output_path) is None:
+        return tags
+    inside = (inside_tag(above) for above, _ in trial_folders_above(folder))
+    return (*tags, output_tag(folder), *inside)
 
 
 STUDY = Kind(

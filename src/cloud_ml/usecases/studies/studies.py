@@ -101,7 +101,7 @@ def study_resource(
         check_job(caller, trial_job(spec.job.job_name, spec, first), capacity)
         if spec.job.check_uris and not spec.original:
             _check_trainer(storage, caller.org, spec.job.trainer_uri)
-        check_output_folder(store, caller.org, spec)
+        check_output_folder(store, caller.org, spec, settings.trials_per_study)
 
     def spec_of(new: NewStudy) -> StudySpec:
         return (

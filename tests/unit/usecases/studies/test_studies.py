@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.aio.client import AsyncCloudMlClient
+from cloud_ml.aio.resources import AsyncResources
 from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.studies import StudyController, Trials
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
@@ -49,8 +50,9 @@ LARGE = {f"p{number}": ["x" * 1000, "y"] for number in range(99)}
 class World:
     """A server with a controller of studies, and somebody who has the jobs end."""
 
-    def __init__(self, served: Served, client: AsyncCloudMlClient) -> None:
+    def __init__(self, served: Served, client: AsyncCloudMlClient, endpoint: str) -> None:
         self.served = served
+        self.endpoint = endpoint
         self.studies = client.resources(STUDIES)
         self.tuner = Tuner()
         self.controller: StudyController | None = None
@@ -146,11 +148,9 @@ async def world() -> AsyncIterator[World]:
     served.clock.now = datetime.now(UTC)
     served.platform.objects.put("cloudml", "trainer.whl", b"code")
     async with listening(served) as port:
-        identity = served.member.identity
-        async with AsyncCloudMlClient(
-            identity.access_key, identity.secret, f"http://127.0.0.1:{port}"
-        ) as client:
-            world = World(served, client)
+        identity, endpoint = served.member.identity, f"http://127.0.0.1:{port}"
+        async with AsyncCloudMlClient(identity.access_key, identity.secret, endpoint) as client:
+            world = World(served, client, endpoint)
             world.lead()
             yield world
             await world.stop_leading()
@@ -208,19 +208,47 @@ async def test_two_studies_in_one_output_path_are_refused(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("below", "is_of_a_trial"),
-    [("/0", True), ("/12/inner/", True), ("/inner/0", False), ("/0x", False)],
-)
+    [
+        ("/0", True), ("/12/inner/", True), ("/999/a/b", True), ("/inner/0", False), ("/0x", False),
+        ("/007", False), ("/2026/inner", False),  # no study has so many trials
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("inner_first", [False, True])
 async def test_a_study_in_the_folder_of_a_trial_is_refused(
-    world: World, below: str, is_of_a_trial: bool
+    world: World, below: str, is_of_a_trial: bool, inner_first: bool
 ) -> None:
-    await world.studies.create(_new(max_trials=1))
     job = {**JOB, "output_path": f"fds://cloudml/out{below}"}
-    other = dataclasses.replace(_new(), name="other", job=job)
-    if not is_of_a_trial:
-        await world.studies.create(other)
-        return
-    with pytest.raises(InvalidRequest, match="where the trials of study rates write"):
-        await world.studies.create(other)
+    outer, inner = _new(max_trials=1), dataclasses.replace(_new(), name="inner", job=job)
+    first, second = (inner, outer) if inner_first else (outer, inner)
+    await world.studies.create(first)
+    identities = world.served.platform.identities
+    other = identities.create_key(identities.organisation("default"), "ida")
+    async with AsyncCloudMlClient(other.access_key, other.secret, world.endpoint) as client:
+        others = client.resources(STUDIES)
+        if not is_of_a_trial:
+            await others.create(second)
+            return
+        await _refuse_by_name(world, others, first, second, below)
+
+
+async def _refuse_by_name(
+    world: World,
+    others: AsyncResources[NewStudy, Study],
+    first: NewStudy,
+    second: NewStudy,
+    below: str,
+) -> None:
+    said = (
+        rf"the folder of its trial \d+ would hold that of study inner, fds://cloudml/out{below}"
+        if first.name == "inner"
+        else "where the trials of study rates write"
+    )
+    with pytest.raises(InvalidRequest, match=said) as refused:
+        await others.create(second)
+    assert refused.value.field == "job.output_path"
+    assert f"cloudml hp delete {first.name}" in str(refused.value.hint)
+    await world.studies.delete(first.name)
+    await others.create(second)
 
 
 async def test_a_controller_that_was_stopped_goes_on_and_repeats_no_trial(world: World) -> None:
