@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cloud_ml.cli.studies.documents import changes_of, study_of
-from cloud_ml.cli.studies.group import submit
+from cloud_ml.cli.studies.submit import submit
 from cloud_ml.models.studies.study import shown_parameters
 
 if TYPE_CHECKING:
