@@ -278,7 +278,7 @@ def test_a_study_is_steered_from_the_command_line(
     again = server.cli("hp", "pause", "steered")
     assert (again.code, "there is nothing to pause" in again.err) == (1, True)
     assert "allowed: extend, enqueue, keep, or a new study" in again.err
-    twice = server.cli("hp", "submit", "steered", "-u", str(code), "-s", "lr=1,2")
+    twice = server.cli("hp", "submit", "steered", str(code), "-s", "lr=1,2")
     assert (twice.code, "cloudml hp extend steered --trials N" in twice.err) == (1, True)
     shown = server.cli("status", "steered")
     assert (shown.code, "steered is a study; use: cloudml hp" in shown.err) == (2, True)

@@ -107,7 +107,7 @@ def with_words(
     check_no_launcher("cloudml jobs submit", [*words, *behind])
     fields, given, words = dict(fields), words, list(words)
     missing = [name for name in REQUIRED if name not in fields]
-    if missing[-1:] == ["trainer_uri"] and _ends_with_code(words, len(missing)):
+    if missing[-1:] == ["trainer_uri"] and ends_with_code(words, len(missing)):
         fields["trainer_uri"] = words.pop()
     for name in REQUIRED:
         if name not in fields and words:
@@ -124,7 +124,7 @@ def with_words(
     return fields
 
 
-def _ends_with_code(words: Sequence[str], missing: int) -> bool:
+def ends_with_code(words: Sequence[str], missing: int) -> bool:
     """Whether the last of fewer words than fields are ``missing`` is the trainer's URI."""
     if not words or len(words) >= missing:
         return False

@@ -82,8 +82,8 @@ def _check_complete(document: Mapping[str, Any]) -> None:
         raise click.UsageError("the study has no name: cloudml hp submit NAME …")
     if "trainer_uri" not in document["job"]:
         raise click.UsageError(
-            "no code is given; name the script or folder that a trial runs with -u, such as "
-            "cloudml hp submit NAME -u train.py, or a study file with -f"
+            "no code is given; name the script or folder that a trial runs, such as "
+            "cloudml hp submit NAME train.py, or a study file with -f"
         )
 
 

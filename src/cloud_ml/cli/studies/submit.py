@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -16,6 +18,9 @@ from cloud_ml.cli.display.output import (
 from cloud_ml.cli.display.study_tables import echo_trials, sort_trials
 from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.jobs.defaults import name_for
+from cloud_ml.cli.jobs.launchers import check_no_launcher
+from cloud_ml.cli.jobs.submit_arguments import SubmitCommand, ends_with_code, given_behind
 from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.options.numbers import Number, WholeNumber
 from cloud_ml.cli.session import Session, pass_session
@@ -24,13 +29,12 @@ from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import check_name
 from cloud_ml.models.studies.study import STUDIES, NewStudy, Study
 
+_WORDS = 3
 _OWN = frozenset({"name", "job", "trials", "local"})
 
 
-@click.command("submit")
-@click.argument("name", required=False)
-@click.argument("module", required=False)
-@click.argument("trainer", required=False)
+@click.command("submit", cls=SubmitCommand)
+@click.argument("words", nargs=-1, metavar="[NAME] [MODULE] [TRAINER] [-- ARGS]")
 @click.option("-n", "--name", "named", metavar="NAME", help="The same as NAME.")
 @click.option(
     "-f",
@@ -162,9 +166,7 @@ def submit(
     session: Session,
     /,
     *,
-    name: str | None,
-    module: str | None,
-    trainer: str | None,
+    words: tuple[str, ...],
     named: str | None,
     file: str | None,
     watch: bool,
@@ -173,15 +175,24 @@ def submit(
 ) -> int:
     """Submit a study. Code of this machine is uploaded.
 
-    MODULE and TRAINER are the same as -m and -u. Options take the place of what the file says.
+    MODULE and TRAINER are the same as -m and -u. Options take the place of what the file says. All
+    trials have the ARGS, and their parameters behind them.
 
     \b
     cloudml hp submit -f study.yaml --watch
-    cloudml hp submit rates -u ./train.py -s lr=0.001:1:log --objective loss:min
+    cloudml hp submit rates train.py -s lr=0.001:1:log --objective loss:min -- --epochs 5
     """
+    name, module, trainer = read_words(words, options, from_file=file is not None)
     options["module_name"] = _one_of("MODULE", module, "-m", options["module_name"])
     options["trainer_uri"] = _one_of("TRAINER", trainer, "-u", options["trainer_uri"])
-    new = study_of(file, _one_of("NAME", name, "-n", named), options)
+    name = _one_of("NAME", name, "-n", named)
+    if name is None and file is None and options["trainer_uri"] is not None:
+        name = name_for(options["trainer_uri"])
+    if arguments := given_behind():
+        if options["job_args"] is not None:
+            raise click.UsageError("arguments are given with -a and behind --; give them once")
+        options["job_args"] = arguments
+    new = study_of(file, name, options)
     try:
         study = _send(session, new)
     except AlreadyExists as error:
@@ -204,6 +215,23 @@ def submit(
         echo_trials(study, sort_trials(study, "value"))
         echo(f"{study.name} is {study.phase}: {study.message}")
     return 0 if study.phase in STUDIES.succeeded else JOB_FAILED
+
+
+def read_words(
+    words: Sequence[str], options: Mapping[str, Any], *, from_file: bool
+) -> list[str | None]:
+    """Name, module and trainer; the last of fewer words is the trainer if it looks like code."""
+    check_no_launcher("cloudml hp submit", [*words, *given_behind()])
+    if len(words) > _WORDS:
+        raise click.UsageError(
+            f"there are more words than a name, a module and a trainer: {shlex.join(words)}; "
+            "arguments of the trials stand behind --"
+        )
+    found: list[str | None] = [*words]
+    missing = _WORDS if options["trainer_uri"] is None and not from_file else 0
+    trainer = found.pop() if ends_with_code(words, missing) else None
+    found += [None] * (_WORDS - 1 - len(found))
+    return [*found, trainer] if len(found) < _WORDS else found
 
 
 def _one_of(word: str, given: str | None, option: str, other: str | None) -> str | None:

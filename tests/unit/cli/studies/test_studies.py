@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cloud_ml.cli.studies.documents import changes_of, study_of
-from cloud_ml.cli.studies.submit import submit
+from cloud_ml.cli.studies.submit import read_words, submit
 from cloud_ml.models.studies.study import shown_parameters
 
 if TYPE_CHECKING:
@@ -132,7 +132,10 @@ def test_a_range_between_whole_numbers_is_said_to_be_one_of_real_numbers(
     ("words", "said"),
     [
         ((), "the study has no name"),
-        (("rates",), "the script or folder that a trial runs with -u"),
+        (("rates",), "cloudml hp submit NAME train.py"),
+        (("a", "b", "c", "d"), "arguments of the trials stand behind --"),
+        (("python", "train.py", "-s", "lr=1,2"), "leave out python"),
+        (("a", "train.py", "-a", "--epochs 3", "--", "--epochs", "5"), "give them once"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr"), "NAME=VALUE,VALUE or NAME=MIN:MAX"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr=1:2:cubic"), "'cubic'"),
         (
@@ -182,6 +185,23 @@ def test_a_name_that_is_given_twice_is_refused(
     result = offline("hp", "submit", *words)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        ([], [None, None, None]),
+        (["rates"], ["rates", None, None]),
+        (["train.py"], [None, None, "train.py"]),
+        (["rates", "train.py"], ["rates", None, "train.py"]),
+        (["rates", "./code"], ["rates", None, "./code"]),
+        (["rates", "trainer.task"], ["rates", "trainer.task", None]),
+        (["rates", "trainer.task", "code"], ["rates", "trainer.task", "code"]),
+    ],
+)
+def test_words_are_read_as_those_of_a_job(words: list[str], read: list[str | None]) -> None:
+    with click.Context(submit):
+        assert read_words(words, {"trainer_uri": None}, from_file=False) == read
 
 
 def test_ends_of_a_study_are_options_too() -> None:
