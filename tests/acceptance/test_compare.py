@@ -215,6 +215,50 @@ def test_one_changed_byte_of_data_is_the_reason(
     assert (near.verdict, near.outputs) == ("differs", ["outputs/model.txt"])
 
 
+MOUNTED = """
+import os, pathlib
+from cloud_ml import job
+name = os.environ["CLOUDML_JOB_NAME"]
+for step, file in enumerate(sorted(pathlib.Path("/fds/set").glob("*.csv"))):
+    job.report(step, loss=float(file.read_text()))
+pathlib.Path("/fds/left-%s.txt" % name).write_text(name)
+folder = pathlib.Path(os.environ["CLOUDML_OUTPUT_PATH"])
+folder.mkdir(parents=True, exist_ok=True)
+folder.joinpath("model.txt").write_text("1")
+path = pathlib.Path(job.checkpoint_dir(), "state-1.json")
+path.write_text(name)
+job.saved(str(path), 1)
+"""
+
+
+def test_objects_of_the_bucket_of_a_job_are_inputs_and_its_own_are_not(
+    run: Run, client: CloudMlClient, tmp_path: Path, server: RealServer
+) -> None:
+    client.storage.create_bucket("mounted")
+    for name, text in {"a.csv": "1", "b.csv": "2.5"}.items():
+        store(client, tmp_path, f"fds://mounted/set/{name}", text)
+    fields = {"fds_bucket": "mounted", "output_path": "fds://mounted/out"}
+    first, log = run("of-mount", MOUNTED, **fields)
+    assert first.succeeded, log
+    same = client.reproduce_train_job("of-mount")
+    assert (same.verdict, list(same.because), same.series) == ("identical", [], 1), same
+    store(client, tmp_path, "fds://mounted/set/b.csv", "2.6")
+    ran = server.cli("jobs", "reproduce", "of-mount")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        "of-mount differs because fds://mounted/set/b.csv changed: 3 bytes, then 3 bytes"
+    )
+    store(client, tmp_path, "fds://mounted/set/b.csv", "2.5")
+    store(client, tmp_path, "fds://mounted/set/c.csv", "3")
+    new = client.reproduce_train_job("of-mount")
+    assert new.verdict == "differs"
+    assert "fds://mounted/set/c.csv is new" in new.because
+    found = client.runs.compare("of-mount", new.again)
+    (data,) = [one for one in found.differences if one.kind == "data"]
+    assert data.name == "fds://mounted"
+    assert str(data.values[0]).startswith("2 objects, 4 bytes, ")
+
+
 def test_code_without_a_seed_differs_from_itself(run: Run, client: CloudMlClient) -> None:
     run("unsteady", UNSEEDED)
     found = client.reproduce_train_job("unsteady")

@@ -75,6 +75,14 @@ class ManifestBuilder:
         return InputManifest(self._uri, digest, self._objects, self._size, listed)
 
 
+def manifest_of(uri: str, objects: Iterable[InputObject]) -> InputManifest:
+    """The manifest of these objects, in the order of their keys."""
+    builder = ManifestBuilder(uri)
+    for one in objects:
+        builder.add(one)
+    return builder.built()
+
+
 def entries_of(manifest: InputManifest) -> Iterator[dict[str, Any]]:
     """The manifest as entries of a run's inputs."""
     profile = {"objects": manifest.objects, "bytes": manifest.size, "sha256": manifest.digest}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from cloud_ml.domain.comparison.inputs import (
     MOST_URIS,
@@ -17,6 +18,7 @@ from cloud_ml.domain.comparison.inputs import (
 from cloud_ml.domain.jobs.kind import TrainJobRecord, exports
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.tracking.runs import RunChange
+from cloud_ml.domain.workloads import checkpoints, outputs
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
 from cloud_ml.objects.base import ObjectStore
@@ -32,6 +34,10 @@ _MOST_DIGESTS = 2000
 _OUTPUT_FIELDS = frozenset(
     {"trainer_uri", "checkpoint.path", "data_output_path", "model_export_path", "output_path"}
 )
+_FOLDERS_OF_PLATFORM = (".trainers/", ".models/", f"{outputs.FOLDER}/", f"{checkpoints.FOLDER}/")
+_WRITTEN_FIELDS = (
+    "output_path", "model_export_path", "data_output_path", "log_path", "tensorboard_logdir",
+)  # fmt: skip
 logger = logging.getLogger(__name__)
 
 
@@ -41,6 +47,24 @@ class ReadBudget:
 
     bytes: int = _MOST_READ_BYTES
     objects: int = _MOST_DIGESTS
+
+
+@dataclass(frozen=True)
+class OwnObjects:
+    """What is no input of a job in a bucket that it may write to: objects below the URIs ``folders``,
+    in folders of the platform, or written since it has ``started``.
+    """
+
+    folders: Collection[str]
+    started: datetime | None
+
+    def has(self, info: ObjectInfo) -> bool:
+        """Whether an object is one of them."""
+        if info.key.startswith(_FOLDERS_OF_PLATFORM):
+            return True
+        if self.started is not None and info.modified >= self.started:
+            return True
+        return is_in(f"fds://{info.bucket}/{info.key}", self.folders)
 
 
 class InputManifests:
@@ -58,8 +82,10 @@ class InputManifests:
             known = manifests_of(self._store.tracking.inputs([uid]).get(uid, "[]"))
             missing = [uri for uri in input_uris(job.spec) if uri not in known]
             budget = ReadBudget()
+            own = OwnObjects(written_uris(job.spec), job.status.started_at)
             for uri in missing:
-                manifest = self.manifest(job.key.org, uri, stop, budget)
+                leave_out = own if uri == mounted_uri(job.spec) else None
+                manifest = self.manifest(job.key.org, uri, stop, budget, leave_out)
                 self._store.tracking.change_run(
                     uid, RunChange(more_inputs=list(entries_of(manifest)))
                 )
@@ -74,8 +100,11 @@ class InputManifests:
         uri: str,
         stop: Callable[[], bool] = lambda: False,
         budget: ReadBudget | None = None,
+        leave_out: OwnObjects | None = None,
     ) -> InputManifest:
-        """What is at a URI now: an object, or all objects below a folder."""
+        """What is at a URI now: an object, or all objects below a folder. Of a bucket that a job may
+        write to, its own objects and those of the platform are to be left out.
+        """
         budget = budget or ReadBudget()
         builder = ManifestBuilder(uri)
         where = _place(uri)
@@ -84,6 +113,8 @@ class InputManifests:
         for info in self._infos(where):
             if stop():
                 break
+            if leave_out is not None and leave_out.has(info):
+                continue
             sha256 = info.sha256
             if sha256 is None and info.size <= budget.bytes and budget.objects > 0:
                 budget.objects -= 1
@@ -125,7 +156,28 @@ def input_uris(spec: JobSpec) -> list[str]:
         for one in find_bucket_uris(spec.submitted)
         if one.field not in _OUTPUT_FIELDS and one.uri.rstrip("/") not in written
     ]
-    return list(dict.fromkeys(found))[:MOST_URIS]
+    mounted = mounted_uri(spec)
+    uris = [uri for uri in dict.fromkeys(found) if uri.rstrip("/") != mounted]
+    return [*uris[: MOST_URIS - 1], mounted] if mounted else uris[:MOST_URIS]
+
+
+def mounted_uri(spec: JobSpec) -> str:
+    """The bucket that a job has at ``/fds``; empty if it has none."""
+    bucket = spec.workload.bucket
+    return f"fds://{bucket}" if bucket else ""
+
+
+def written_uris(spec: JobSpec) -> Collection[str]:
+    """The folders that a job says to write to: they are no inputs of a bucket that it has."""
+    job = spec.submitted
+    fields = (getattr(job, field) for field in _WRITTEN_FIELDS)
+    found = [*exports(spec), *fields, spec.workload.checkpoint_folder]
+    return {uri.rstrip("/") for uri in found if uri}
+
+
+def is_in(uri: str, folders: Collection[str]) -> bool:
+    """Whether an object is one of some URIs, or lies below one."""
+    return any(uri == folder or uri.startswith(f"{folder}/") for folder in folders)
 
 
 def _place(uri: str) -> ObjectUri | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from cloud_ml.domain.comparison.inputs import InputManifest, changed_objects
+from cloud_ml.domain.comparison.inputs import InputManifest, changed_objects, manifest_of
 from cloud_ml.domain.comparison.rerun import moved_uris, rerun_of
 from cloud_ml.domain.comparison.verdicts import RunResult, SeriesKey, judge, sentence
-from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord, label_tag
 from cloud_ml.domain.metrics.points import Point
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import Reason
@@ -15,19 +15,26 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import CloudMlError, Conflict, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.common import parse_object_uri
+from cloud_ml.models.jobs.clone import REPRODUCES_LABEL
 from cloud_ml.models.jobs.reproduction import Reproduction
 from cloud_ml.models.tracking.metrics import to_wire
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.state.matching import Match
 from cloud_ml.state.metrics import MetricStore, PointRange
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.comparison.comparing import Comparisons, Subject
-from cloud_ml.usecases.comparison.inputs import InputManifests
+from cloud_ml.usecases.comparison.inputs import (
+    InputManifests,
+    is_in,
+    mounted_uri,
+    written_uris,
+)
 from cloud_ml.usecases.jobs.outputs import folder_of
 from cloud_ml.usecases.jobs.train_jobs import TrainJobs
 
 _MOST_SERIES, _MOST_POINTS = 200, 100_000
-_MOST_SHOWN = 10
+_MOST_SHOWN, _MOST_HEADS, _MOST_COPIES = 10, 1000, 20
 
 
 class StoredSeries(Mapping[SeriesKey, Sequence[Point]]):
@@ -193,10 +200,45 @@ class Reproductions:
         if not first.inputs:
             return [], []
         said: list[str] = []
+        job = _job_of(first)
         for uri, before in first.inputs.items():
             after = second.inputs.get(uri) or self._now(org, uri)
+            if uri == mounted_uri(job.spec):
+                after = self._without_own(job, before, after)
             said += changed_objects(before, after)
         return said, []
+
+    def _without_own(
+        self, job: TrainJobRecord, before: InputManifest, after: InputManifest
+    ) -> InputManifest:
+        """The bucket that a job had at ``/fds``, without what is new there because of the job, or of
+        one that ran it again.
+        """
+        known = {one.key for one in before.listed}
+        new = [one.key for one in after.listed if one.key not in known][:_MOST_HEADS]
+        if not new:
+            return after
+        match = Match(tags=(label_tag(REPRODUCES_LABEL, job.key.uid),))
+        page = self._store.list(TRAIN_JOB, org=job.key.org, match=match, limit=_MOST_COPIES)
+        copies = (self._store.get(TRAIN_JOB, line.key.uid) for line in page.items)
+        runs = [job, *(copy for copy in copies if copy is not None)]
+        bucket = parse_object_uri("uri", after.uri).bucket
+        own = {key for key in new if self._is_written_by(runs, bucket, key)}
+        return manifest_of(after.uri, [one for one in after.listed if one.key not in own])
+
+    def _is_written_by(self, jobs: Sequence[TrainJobRecord], bucket: str, key: str) -> bool:
+        """Whether one of the jobs has written an object, by its folder or by the time."""
+        try:
+            info = self._objects.head(bucket, key)
+        except CloudMlError:
+            return False
+        if info is None:
+            return False
+        for job in jobs:
+            end = job.status.finished_at
+            if job.created_at <= info.modified and (end is None or info.modified <= end):
+                return True
+        return any(is_in(f"fds://{bucket}/{key}", written_uris(job.spec)) for job in jobs)
 
     def _now(self, org: str, uri: str) -> InputManifest:
         try:
