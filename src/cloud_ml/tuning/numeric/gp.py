@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-
 import numpy as np
-from scipy.optimize import minimize
 
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import qmc
-from cloud_ml.tuning.base import Outcome, Problem, first_untried, points_by_chance
-from cloud_ml.tuning.numeric.axes import Array, Numbers, axes_of, chance_of
+from cloud_ml.tuning.base import Outcome, Problem, first_untried
+from cloud_ml.tuning.numeric.axes import Array, Flags, Numbers, axes_of
+from cloud_ml.tuning.numeric.candidate_search import CandidateSearch
 from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fit_shape
 from cloud_ml.tuning.numeric.warping import warp
 
 _MOST_TRIALS = 500
 """Beyond that, the best and the newest count: the work grows with the cube of their number."""
-_CANDIDATES, _NEAR, _STARTS, _STEPS = 320, 32, 4, 12
-_HARDLY_ANY, _DOUBTS = -5.0, (1.4, 2.8, 4.2)
-"""A logarithm of improvement in deviations of all costs, and logarithms of inverse squared lengths."""
-_SWEEPS, _MOST_ALTERNATIVES = 2, 40
-_LEAST_KEPT, _HALVINGS = 32, 6
+_LEADERS = 4
 
 
 def suggest(problem: Problem) -> Parameters:
@@ -29,151 +22,69 @@ def suggest(problem: Problem) -> Parameters:
     if len(problem.of(Outcome.DONE)) < 2:
         return qmc.suggest(problem)
     try:
-        return first_untried(problem, _Search(problem).best_first())
+        return first_untried(problem, _search(problem).best_first())
     except np.linalg.LinAlgError:  # trials so alike that no covariance can be inverted
         return qmc.suggest(problem)
 
 
-class _Search:
-    """Looks for that point."""
+def _search(problem: Problem) -> CandidateSearch:
+    """The search for that point."""
+    axes = axes_of(problem.space, problem.constraints)
+    done, failed = problem.of(Outcome.DONE), problem.of(Outcome.FAILED)
+    real = np.array([trial.cost for trial in done], dtype=np.float64)
+    # A trial that failed counts as the worst: the search leaves its surroundings.
+    known = np.concatenate([real, np.full(len(failed), real.max())])
+    rows = axes.rows([*done, *failed])
+    kept = _informative_trials(known)
+    with_gaps, known = rows[kept], known[kept]
+    rows = axes.fill_gaps(with_gaps)
+    shape = fit_shape(rows, known, axes.unordered)
+    running = axes.fill_gaps(axes.rows(problem.of(Outcome.RUNNING)))
+    improvement = _Improvement(rows, warp(known), running, axes.unordered, shape)
+    order = np.argsort(improvement.values, kind="stable")
+    return CandidateSearch(problem, axes, with_gaps[order[:_LEADERS]], improvement)
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._axes = axes = axes_of(problem.space, problem.constraints)
-        self._luck = chance_of(problem)
-        done, failed = problem.of(Outcome.DONE), problem.of(Outcome.FAILED)
-        real = np.array([trial.cost for trial in done], dtype=np.float64)
-        # A trial that failed counts as the worst: the search leaves its surroundings.
-        costs = np.concatenate([real, np.full(len(failed), real.max())])
-        rows = axes.rows([*done, *failed])
-        kept = _informative_trials(costs)
-        rows, known = rows[kept], costs[kept]
-        costs = warp(known)
-        with_gaps, rows = rows, axes.fill_gaps(rows)
-        self._shape = fit_shape(rows, known, axes.unordered)
-        running = axes.fill_gaps(axes.rows(problem.of(Outcome.RUNNING)))
-        liars = np.zeros(len(running))  # the mean: a trial that runs draws no other one near it
-        self._rows, self._costs = np.concatenate([rows, running]), np.concatenate([costs, liars])
-        self._model = self._model_of(self._shape)
-        self._ended = len(costs)
-        order = np.argsort(self._values(), kind="stable")
-        self._leaders = with_gaps[order[:4]]
-        self._best = float(self._values().min())
-        self._doubts = problem.number % 2 == 1
 
-    def best_first(self) -> Iterator[Parameters]:
-        """Points, the most promising first."""
-        candidates = self._candidates()
-        values = self._improvement(candidates)
-        order = np.argsort(-values, kind="stable")
-        starts = candidates[_spread(order)]
-        found = self._pull_back(starts, self._settle(self._climb(starts)))
-        found = self._neighbours(found)
-        values_found = self._value(found)
-        for number in np.argsort(-values_found, kind="stable"):
-            yield self._axes.parameters(found[number])
-        for number in order:
-            yield self._axes.parameters(candidates[number])
+class _Improvement:
+    """The logarithm of the expected improvement.
 
-    def _model_of(self, shape: Shape) -> GaussianProcess:
-        return GaussianProcess(self._rows, self._costs, self._axes.unordered, shape)
+    Args:
+        rows: The trials that have ended.
+        costs: What they cost, warped.
+        running: The trials that run. They count as if they had the mean: so none draws another one
+            near it.
+        unordered: The columns whose values only differ or not.
+        shape: What was fitted to the trials.
 
-    def _values(self) -> Array:
-        """What the model expects at the trials that have ended."""
-        return self._model.values[: self._ended]
+    Attributes:
+        values: What the model expects at the trials that have ended.
+    """
 
-    def _improvement(self, candidates: Array) -> Array:
-        """What is expected of candidates. Where that is next to nothing, each second trial doubts
-        the lengths that were fitted, and shortens them: else the model would ask for the same
-        minimum again and again (F. Berkenkamp et al., 2019).
-        """
-        values = self._value(candidates)
-        for doubt in _DOUBTS if self._doubts else ():
-            if values.max() > _HARDLY_ANY:
-                break
-            self._model = self._model_of(self._shape.with_shorter_lengths(doubt))
-            self._best = float(self._values().min())
-            values = self._value(candidates)
-        return values
+    hardly_any = -5.0  # in deviations of all costs
 
-    def _value(self, rows: Array) -> Array:
-        return self._model.improvement(self._axes.fill_gaps(rows), self._best)
+    def __init__(
+        self, rows: Array, costs: Array, running: Array, unordered: Flags, shape: Shape
+    ) -> None:
+        self._rows, self._costs, self._running = rows, costs, running
+        self._unordered, self._shape = unordered, shape
+        self._model = GaussianProcess(
+            np.concatenate([rows, running]),
+            np.concatenate([costs, np.zeros(len(running))]),
+            unordered,
+            shape,
+        )
+        self.values = self._model.values[: len(costs)]
+        self._best = float(self.values.min())
 
-    def _settle(self, rows: Array) -> Array:
-        return self._axes.settle(self._axes.snap(rows), self._luck)
+    def value(self, rows: Array) -> Array:
+        return self._model.improvement(rows, self._best)
 
-    def _candidates(self) -> Array:
-        anywhere = self._axes.draw(_CANDIDATES, self._luck)
-        near = np.repeat(self._leaders, _NEAR, axis=0)
-        width = 10.0 ** self._luck.uniform(-3, -0.5, (len(near), 1))
-        moved = np.clip(near + width * self._luck.standard_normal(near.shape), 0, 1)
-        moved = np.where(self._axes.unordered, near, moved)
-        rows = self._settle(np.concatenate([anywhere, moved]))
-        if not self._problem.constraints:
-            return rows
-        rows = rows[self._axes.satisfies(rows)]
-        if len(rows) >= _LEAST_KEPT:
-            return rows
-        points = points_by_chance(self._problem, "/gp")
-        return np.concatenate([rows, self._axes.rows_of(list(islice(points, _LEAST_KEPT)))])
+    def value_and_slope(self, rows: Array) -> tuple[Array, Array]:
+        return self._model.improvement_and_slope(rows, self._best)
 
-    def _climb(self, starts: Array) -> Array:
-        """All starts moved uphill at once: the sum of their values has a gradient of blocks."""
-        free = ~self._axes.unordered
-        if not free.any():
-            return starts
-        absent, points = np.isnan(starts), self._axes.fill_gaps(starts).copy()
-
-        def value(flat: Array) -> tuple[float, Array]:
-            points[:, free] = flat.reshape(len(points), -1)
-            values, slopes = self._model.improvement_and_slope(points, self._best)
-            slopes[absent] = 0.0
-            return -float(values.sum()), -slopes[:, free].ravel()
-
-        first = points[:, free].ravel()
-        found = minimize(
-            value, first, jac=True, bounds=[(0.0, 1.0)] * len(first), method="L-BFGS-B",
-            options={"maxiter": _STEPS, "maxfun": 2 * _STEPS},
-        )  # fmt: skip
-        points[:, free] = found.x.reshape(len(points), -1)
-        points[absent] = np.nan
-        return points
-
-    def _pull_back(self, starts: Array, found: Array) -> Array:
-        """Points that keep the constraints: nearer to their start where they did not."""
-        for _ in range(_HALVINGS if self._problem.constraints else 0):
-            broken = ~self._axes.satisfies(found)
-            if not broken.any():
-                return found
-            middle = np.where(self._axes.unordered, found, (starts + found) / 2)
-            found = np.where(broken[:, None], self._settle(middle), found)
-        if self._problem.constraints:
-            found = np.where(self._axes.satisfies(found)[:, None], found, starts)
-        return found
-
-    def _neighbours(self, found: Array) -> Array:
-        """The same points, each moved along columns of few values while that is better."""
-        columns = np.flatnonzero(self._axes.sizes > 0)
-        for _ in range(_SWEEPS if len(columns) else 0):
-            for column in columns:
-                found = np.stack([self._best_along(row, int(column)) for row in found[:2]])
-        return found
-
-    def _best_along(self, row: Array, column: int) -> Array:
-        if np.isnan(row[column]):
-            return row
-        size = int(self._axes.sizes[column])
-        cells = np.arange(size, dtype=np.float64)
-        if size > _MOST_ALTERNATIVES:
-            cells = np.floor(np.linspace(0, size - 1, _MOST_ALTERNATIVES))
-        rows = np.repeat(row[None, :], len(cells) + 1, axis=0)
-        rows[:-1, column] = cells if self._axes.unordered[column] else (cells + 0.5) / size
-        rows = self._axes.settle(rows, self._luck)
-        if self._problem.constraints:
-            kept = self._axes.satisfies(rows)
-            rows = rows[kept] if kept.any() else rows
-        best: Array = rows[np.argmax(self._value(rows))]
-        return best
+    def with_shorter_lengths(self, by: float) -> _Improvement:
+        shape = self._shape.with_shorter_lengths(by)
+        return _Improvement(self._rows, self._costs, self._running, self._unordered, shape)
 
 
 def _informative_trials(costs: Array) -> Numbers:
@@ -184,9 +95,3 @@ def _informative_trials(costs: Array) -> Numbers:
     best = np.argsort(costs, kind="stable")[: _MOST_TRIALS // 2]
     newest = np.arange(count - _MOST_TRIALS // 2, count)
     return np.union1d(best, newest)
-
-
-def _spread(order: Numbers) -> Numbers:
-    """The best few, and some from further down: the best alone may all be one hill."""
-    step = max(1, len(order) // 64)
-    return order[[0, 1, *(step * number for number in range(2, _STARTS))]]

@@ -80,6 +80,7 @@ class GaussianProcess:
 
     Attributes:
         values: What is expected at the rows; the costs themselves where there is no noise.
+        noisy: Whether values have noise.
     """
 
     def __init__(self, rows: Array, costs: Array, unordered: Flags, shape: Shape) -> None:
@@ -93,9 +94,9 @@ class GaussianProcess:
         covariance[np.diag_indices_from(covariance)] += self._noise
         self._lower = cholesky(covariance, lower=True, check_finite=False)
         self._factors = cho_solve((self._lower, True), costs, check_finite=False)
-        self._noisy = self._noise > _NOISY
+        self.noisy = self._noise > _NOISY
         # What is expected at the trials. Of values with noise the least is mostly luck.
-        self.values: Array = costs - self._noise * self._factors if self._noisy else costs
+        self.values: Array = costs - self._noise * self._factors if self.noisy else costs
         few = len(rows) <= _MOST_INVERTED
         self._inverse: Array | None = dtrtri(self._lower, lower=1)[0] if few else None
 
@@ -103,34 +104,40 @@ class GaussianProcess:
         """The logarithm of the expected improvement on ``best`` (S. Ament et al., 2023); with noise
         of the augmented one (D. Huang et al., 2006).
         """
-        kernel = self._scale * matern(self._distances.squares(rows))
-        mean = kernel @ self._factors
-        solved = self._solve_triangle(kernel.T)
-        deviation = self._deviation(solved)
+        mean, deviation = self.predict(rows)
         found = log_h((best - mean) / deviation) + np.log(deviation)
-        return found + self._news_and_slope(deviation)[0] if self._noisy else found
+        return found + self.news_and_slope(deviation)[0] if self.noisy else found
 
     def improvement_and_slope(self, rows: Array, best: float) -> tuple[Array, Array]:
         """The same, and its gradient by the ordered columns; 0 for the others."""
+        mean, deviation, by_mean, by_deviation = self.predict_with_slopes(rows)
+        z = (best - mean) / deviation
+        whole = log_h(z)
+        down = np.exp(log_ndtr(z) - whole) / deviation
+        up = np.exp(log_density(z) - whole) / deviation
+        whole += np.log(deviation)
+        if self.noisy:
+            news, more = self.news_and_slope(deviation)
+            whole, up = whole + news, up + more
+        return whole, up[:, None] * by_deviation - down[:, None] * by_mean
+
+    def predict(self, rows: Array) -> tuple[Array, Array]:
+        """For each row the mean of what is expected there, and the deviation."""
+        kernel = self._scale * matern(self._distances.squares(rows))
+        return kernel @ self._factors, self._deviation(self._solve_triangle(kernel.T))
+
+    def predict_with_slopes(self, rows: Array) -> tuple[Array, Array, Array, Array]:
+        """The same, and the gradients of both by the ordered columns; 0 for the others."""
         kernel, slope = matern_and_slope(self._distances.squares(rows))
         kernel, slope = self._scale * kernel, self._scale * slope
-        mean = kernel @ self._factors
         solved = self._solve_triangle(kernel.T)
         deviation = self._deviation(solved)
         back = self._solve_triangle(solved, transposed=True).T
         by_mean = self._sum_slopes(rows, slope * self._factors)
         by_deviation = self._sum_slopes(rows, slope * back) / -deviation[:, None]
-        z = (best - mean) / deviation
-        whole = log_h(z)
-        down = np.exp(log_ndtr(z) - whole) / deviation
-        up = np.exp(-0.5 * z * z - _LOG_ROOT_2PI - whole) / deviation
-        whole += np.log(deviation)
-        if self._noisy:
-            news, more = self._news_and_slope(deviation)
-            whole, up = whole + news, up + more
-        return whole, up[:, None] * by_deviation - down[:, None] * by_mean
+        return kernel @ self._factors, deviation, by_mean, by_deviation
 
-    def _news_and_slope(self, deviation: Array) -> tuple[Array, Array]:
+    def news_and_slope(self, deviation: Array) -> tuple[Array, Array]:
         """The logarithm of the share of a deviation that a trial with noise would take away, and its
         derivative. Without that factor, the best trial would be repeated again and again.
         """
@@ -182,6 +189,12 @@ class Distances:
         # By rounding, the difference of two large numbers may be below 0.
         cut: Array = np.maximum(found, 0.0, out=found)
         return cut
+
+
+def log_density(z: Array) -> Array:
+    """The logarithm of the density of the normal distribution."""
+    found: Array = -0.5 * z * z - _LOG_ROOT_2PI
+    return found
 
 
 def log_h(z: Array) -> Array:
