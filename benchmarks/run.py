@@ -56,6 +56,7 @@ GROUPS = {
         "tuning.quality",
         "tuning.suggestions",
         "tuning.fronts",
+        "tuning.hypervolumes",
         "tuning.stopping",
         "tuning.ask_tell",
         "tuning.trials",

@@ -87,14 +87,13 @@ def volume_of(costs: Sequence[tuple[float, ...]], problem: FrontProblem) -> floa
 
 def _optuna() -> Volumes | None:
     try:
-        python = folder_of("optuna") / "bin" / "python"
+        python = str(folder_of("optuna") / "bin" / "python")
     except Absent as error:
         print(f"  {error}")
         return None
-    driver = Path(__file__).with_name("optuna_fronts.py")
-    said = subprocess.run(
-        [python, driver, str(SEEDS), str(TRIALS)], capture_output=True, check=True
-    ).stdout
+    command = [python, "-m", "tuning.optuna_fronts", str(SEEDS), str(TRIALS)]
+    folder = Path(__file__).parents[1]
+    said = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
     costs: Mapping[str, Sequence[Sequence[Sequence[float]]]] = json.loads(said)
     return {
         problem.name: [

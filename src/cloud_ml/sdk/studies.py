@@ -83,8 +83,8 @@ class Studies(Resources[NewStudy, Study]):
                 ``file`` (a JSON file; its path is in the variable ``CLOUDML_PARAMETERS``).
             objective: The metric, and ``:min`` or ``:max``; or a list of two to four, whose Pareto
                 front is looked for.
-            algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid``,
-                ``pbt``, or a sampler of Optuna such as ``optuna:TPESampler``.
+            algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``ehvi``, ``qmc``,
+                ``random``, ``grid``, ``pbt``, or a sampler of Optuna such as ``optuna:TPESampler``.
             algorithm_options: Options of ``pbt``: ``population``, ``quantile``,
                 ``resample_probability`` and ``factors``; or of a sampler, such as
                 ``{"n_startup_trials": 5}``.

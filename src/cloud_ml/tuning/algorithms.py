@@ -29,12 +29,13 @@ LIGHT: Mapping[str, Algorithm] = {
 """Those that the server runs itself."""
 PBT = "pbt"
 CMA_ES = "cma-es"
-NUMERIC = (CMA_ES, "gp", "nsga2", "tpe")
+EHVI = "ehvi"
+NUMERIC = (CMA_ES, EHVI, "gp", "nsga2", "tpe")
 """Those that need numpy and scipy, and cma-es a package of its name: the tuner runs them."""
 NAMES = (AUTO, *sorted((*LIGHT, *NUMERIC, PBT)))
-SEVERAL = (AUTO, "gp", "grid", "nsga2", "qmc", "random")
+SEVERAL = (AUTO, EHVI, "gp", "grid", "nsga2", "qmc", "random")
 """Those that can search for several objectives."""
-LEARNING_FROM_OTHERS = (AUTO, "gp", "nsga2", "tpe")
+LEARNING_FROM_OTHERS = (AUTO, EHVI, "gp", "nsga2", "tpe")
 """Those that learn from trials of earlier studies, too."""
 
 _TRANSLATED = {
@@ -44,6 +45,7 @@ _TRANSLATED = {
     "tpesampler": "tpe", "multivariatetpe": "tpe", "hyperopt": "tpe", "hyperoptsearch": "tpe",
     "gpsampler": "gp", "bayes": "gp", "bayesian": "gp", "bayesianoptimization": "gp",
     "skoptbayesianoptimization": "gp", "bayesopt": "gp", "bayesoptsearch": "gp", "botorch": "gp",
+    "qehvi": EHVI, "qlogehvi": EHVI, "expectedhypervolumeimprovement": EHVI,
     "cma": CMA_ES, "cmaes": CMA_ES, "cmaessampler": CMA_ES, "catcma": CMA_ES, "catcmasampler": CMA_ES,
     "populationbasedtraining": PBT, "populationbased": PBT,
 }  # fmt: skip
@@ -75,6 +77,11 @@ def is_known(name: str) -> bool:
 def searches_for_several(name: str) -> bool:
     """Whether an algorithm can search for several objectives."""
     return sampler_of(name).several if is_sampler(name) else name in SEVERAL
+
+
+def searches_for_one(name: str) -> bool:
+    """Whether an algorithm can search for one objective."""
+    return name != EHVI
 
 
 def learns_from_others(name: str) -> bool:

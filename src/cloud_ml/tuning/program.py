@@ -12,11 +12,12 @@ from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.tuning import request_loop
 from cloud_ml.tuning.base import IMPORTANCE, Algorithm, Observation, Outcome, Problem
 from cloud_ml.tuning.known_studies import UNKNOWN, ReceivedStudies
-from cloud_ml.tuning.numeric import gp, nsga2, tpe
+from cloud_ml.tuning.numeric import ehvi, gp, nsga2, tpe
 from cloud_ml.tuning.numeric.importance import importance
 from cloud_ml.tuning.numeric.scalarisation import scalarise
 
 _ALGORITHMS: dict[str, Algorithm] = {
+    "ehvi": ehvi.suggest,
     "gp": lambda problem: gp.suggest(scalarise(problem)),
     "nsga2": nsga2.suggest,
     "tpe": tpe.suggest,

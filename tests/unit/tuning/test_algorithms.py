@@ -41,13 +41,13 @@ from cloud_ml.tuning.base import (
     problem_from,
     problem_of,
 )
-from cloud_ml.tuning.numeric import cma, gp, nsga2, tpe
+from cloud_ml.tuning.numeric import cma, ehvi, gp, nsga2, tpe
 from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fit_shape, log_h
 from cloud_ml.tuning.numeric.warping import warp
 from cloud_ml.tuning.sobol import sobol_point
 
 _ALL = {**LIGHT, "gp": gp.suggest, "tpe": tpe.suggest, "cma-es": cma.suggest,
-        "nsga2": nsga2.suggest}  # fmt: skip
+        "nsga2": nsga2.suggest, "ehvi": ehvi.suggest}  # fmt: skip
 _MIXED = {
     "lr": {"min": 1e-5, "max": 1.0, "scale": "log"},
     "layers": {"min": 1, "max": 8, "type": "int"},
@@ -386,7 +386,8 @@ def test_a_problem_survives_json() -> None:
 @pytest.mark.parametrize(
     ("name", "ours"),
     [("TPESampler", "tpe"), ("multivariate-tpe", "tpe"), ("sobol", "qmc"), ("bayesianoptimization", "gp"),
-     ("BayesOptSearch", "gp"), ("GridSampler", "grid"), ("CmaEsSampler", "cma-es"), ("magic", "magic")],
+     ("BayesOptSearch", "gp"), ("GridSampler", "grid"), ("CmaEsSampler", "cma-es"), ("qLogEHVI", "ehvi"),
+     ("magic", "magic")],
 )  # fmt: skip
 def test_names_of_other_tuners_are_understood(name: str, ours: str) -> None:
     assert resolve_name(name) == ours

@@ -48,7 +48,7 @@ def test_the_first_trials_are_those_of_the_front_and_its_ends_come_first() -> No
     assert order[-1] == 5
 
 
-@pytest.mark.parametrize("algorithm", ["nsga2", "gp"])
+@pytest.mark.parametrize("algorithm", ["nsga2", "gp", "ehvi"])
 def test_the_same_history_suggests_the_same_and_active_parameters_alone(algorithm: str) -> None:
     def suggest(problem: Problem) -> Any:
         if problem.number < 8:

@@ -35,7 +35,7 @@ _MEANT = {
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
 
 ALGORITHMS = (
-    "auto", "cma-es", "gp", "grid", "nsga2", "pbt", "qmc", "random", "tpe",
+    "auto", "cma-es", "ehvi", "gp", "grid", "nsga2", "pbt", "qmc", "random", "tpe",
     "optuna:TPESampler", "optuna:RandomSampler", "optuna:QMCSampler", "optuna:NSGAIISampler",
     "optuna:NSGAIIISampler", "optuna:CmaEsSampler",
 )  # fmt: skip
@@ -62,8 +62,8 @@ class NewStudy:
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``. A list of
             two to four is searched for its Pareto front: ``["error:min", "latency:min"]``.
-        algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid``,
-            ``pbt``, or a sampler of Optuna such as ``optuna:TPESampler``.
+        algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``ehvi``, ``qmc``,
+            ``random``, ``grid``, ``pbt``, or a sampler of Optuna such as ``optuna:TPESampler``.
         algorithm_options: Options of ``pbt``: ``population``, ``quantile``, ``resample_probability``
             and ``factors``; or of a sampler of Optuna, such as ``{"n_startup_trials": 5}``. The other
             ones have none.

@@ -54,6 +54,15 @@ def best_first(costs: Array) -> Numbers:
     return np.lexsort((-lonely, ranks))
 
 
+def first_front(costs: Array) -> Numbers:
+    """The numbers of the trials that no other one dominates, each cost once: the lonely first."""
+    _, first = np.unique(costs, axis=0, return_index=True)
+    front = np.sort(first)
+    front = front[_ranks(costs[front]) == 0]
+    lonely_first: Numbers = front[np.argsort(-_distances(costs[front]), kind="stable")]
+    return lonely_first
+
+
 def _ranks(costs: Array) -> Numbers:
     """How often the front has to be taken away until a trial is on it."""
     below: Flags = np.all(costs[:, None, :] <= costs[None, :, :], axis=2)

@@ -210,7 +210,7 @@ def log_h(z: Array) -> Array:
     return np.where(z > _SMALL_Z, near, tail)
 
 
-def fit_shape(rows: Array, costs: Array, unordered: Flags) -> Shape:
+def fit_shape(rows: Array, costs: Array, unordered: Flags, *, logarithms: bool = True) -> Shape:
     """The most probable shape, of the first trials only: it changes as their number grows by a
     tenth, so a process that has seen the study before need not fit again. One that has not comes to
     the same.
@@ -220,9 +220,10 @@ def fit_shape(rows: Array, costs: Array, unordered: Flags) -> Shape:
         costs: What they cost, as they are: those that are fitted are warped without the later ones,
             which would make each fit another one.
         unordered: The columns whose values only differ or not.
+        logarithms: See ``warp``.
     """
     count = _milestone(len(rows))
-    return _fit(rows[:count].tobytes(), costs[:count].tobytes(), unordered.tobytes())
+    return _fit(rows[:count].tobytes(), costs[:count].tobytes(), unordered.tobytes(), logarithms)
 
 
 def _milestone(count: int) -> int:
@@ -234,9 +235,9 @@ def _milestone(count: int) -> int:
 
 
 @functools.lru_cache(64)
-def _fit(rows: bytes, costs: bytes, unordered: bytes) -> Shape:
+def _fit(rows: bytes, costs: bytes, unordered: bytes, logarithms: bool) -> Shape:
     columns = np.frombuffer(unordered, dtype=bool)
-    known = warp(np.frombuffer(costs, dtype=np.float64))
+    known = warp(np.frombuffer(costs, dtype=np.float64), logarithms=logarithms)
     return _Fit(np.frombuffer(rows).reshape(len(known), -1), known, columns).solve()
 
 

@@ -14,11 +14,13 @@ _POWERS = np.arange(-3.0, 3.01, 0.25)
 _LEAST_SPREAD = 1e-12
 
 
-def warp(costs: Array) -> Array:
-    """The costs in the same order, with mean 0 and deviation 1."""
+def warp(costs: Array, *, logarithms: bool = True) -> Array:
+    """The costs in the same order, with mean 0 and deviation 1. Without ``logarithms`` of the costs
+    themselves, 1e-9 and 1e-16 stay as near to each other as they are.
+    """
     whole = _standard(_clip(costs))
     forms, jacobians = _yeo_johnson(whole)
-    if costs.min() > 0 and costs.max() > costs.min() * (1 + 1e-9):
+    if logarithms and costs.min() > 0 and costs.max() > costs.min() * (1 + 1e-9):
         logs = np.log(costs)
         forms = np.vstack([forms, logs])
         jacobians = np.append(jacobians, -float(logs.sum()) - _log_unit(costs))

@@ -15,6 +15,7 @@ from cloud_ml.tuning.algorithms import (
     is_known,
     missing_packages,
     resolve_name,
+    searches_for_one,
     searches_for_several,
 )
 
@@ -23,7 +24,7 @@ def read_algorithm(asked: str, objectives: int) -> str:
     """The algorithm of that name, also of other tuners, if this server can run it.
 
     Raises:
-        InvalidRequest: There is none, it takes one objective only, or packages are missing.
+        InvalidRequest: There is none, it does not take so many objectives, or packages are missing.
     """
     name = resolve_name(asked)
     if not is_known(name):
@@ -32,6 +33,11 @@ def read_algorithm(asked: str, objectives: int) -> str:
         samplers = [PREFIX + one for one, sampler in SAMPLERS.items() if sampler.several]
         several = ", ".join([*SEVERAL, *samplers] if is_sampler(name) else SEVERAL)
         raise refuse("algorithm", asked, f"{several}, as there are several objectives")
+    if objectives == 1 and not searches_for_one(name):
+        others = ", ".join(one for one in NAMES if searches_for_one(one))
+        raise refuse(
+            "algorithm", asked, f"{others}, as there is one objective; {name} takes 2 to 4"
+        )
     missing = missing_packages(name)
     if not missing:
         return name

@@ -22,7 +22,7 @@ _SPACE: dict[str, Any] = {"x": {"min": 0.0, "max": 1.0}, "o": ["a", "b"]}
 _TWO = ["error:min", "speed:max"]
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "nsga2"])
+@pytest.mark.parametrize("algorithm", ["auto", "nsga2", "ehvi"])
 async def test_a_loop_finds_the_pareto_front(world: World, algorithm: str) -> None:  # noqa: F811
     study = await world.loops.local(
         "rates", _SPACE, objective=_TWO, algorithm=algorithm, max_trials=14, seed=1
@@ -74,6 +74,18 @@ async def test_values_are_told_for_each_objective_and_never_reported(world: Worl
     assert [one.state for one in found.trials] == ["Completed", "Infeasible"]
 
 
+async def test_hypervolume_takes_several_objectives(world: World) -> None:  # noqa: F811
+    for name in ("ehvi", "qLogEHVI"):
+        with pytest.raises(
+            InvalidRequest,
+            match=f"algorithm is '{name}'; allowed is auto, cma-es, gp, .*, tpe, as there is one "
+            "objective; ehvi takes 2 to 4",
+        ):
+            await world.studies.create(
+                NewStudy(name="rates", space=_SPACE, algorithm=name, local=True)
+            )
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -84,7 +96,7 @@ async def test_values_are_told_for_each_objective_and_never_reported(world: Worl
         ({"objective": ["a:min", "b"]}, r"objective\[1\] is 'b'; allowed is b:min or b:max"),
         ({"stopper": "asha"}, "stopper is 'asha'; allowed is no stopper, as it takes one objective"),
         ({"target": 0.1}, "target is 0.1; allowed is no target"),
-        ({"algorithm": "tpe"}, "algorithm is 'tpe'; allowed is auto, gp, grid, nsga2, qmc, random"),
+        ({"algorithm": "tpe"}, "algorithm is 'tpe'; allowed is auto, ehvi, gp, grid, nsga2, qmc, random"),
     ],
 )  # fmt: skip
 async def test_what_takes_one_objective_is_refused(
