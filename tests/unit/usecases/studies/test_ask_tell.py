@@ -25,8 +25,10 @@ _SPACE: dict[str, Any] = {"lr": {"min": 0.0, "max": 1.0}}
 class World(Controlled):
     """A server with a controller of studies, and a client of each face."""
 
-    def __init__(self, served: Served, client: AsyncCloudMlClient, other: CloudMlClient) -> None:
-        super().__init__(served, client)
+    def __init__(
+        self, served: Served, client: AsyncCloudMlClient, other: CloudMlClient, endpoint: str
+    ) -> None:
+        super().__init__(served, client, endpoint)
         self.loops: AsyncStudies = client.studies
         self.other = other
 
@@ -40,7 +42,7 @@ async def world() -> AsyncIterator[World]:
         endpoint = f"http://127.0.0.1:{port}"
         async with AsyncCloudMlClient(key.access_key, key.secret, endpoint) as client:
             other = CloudMlClient(key.access_key, key.secret, endpoint)
-            world = World(served, client, other)
+            world = World(served, client, other, endpoint)
             world.lead()
             yield world
             await world.stop_leading()
