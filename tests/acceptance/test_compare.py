@@ -302,6 +302,39 @@ def test_a_job_keeps_what_its_folder_says_of_git(
     assert not client.describe_train_job("no-git").spec.get("git")
 
 
+def test_settings_of_a_user_and_of_a_server_leave_out_git(
+    serve: Callable[..., RealServer], tmp_path: Path
+) -> None:
+    folder = trainer(tmp_path / "code", "print(1)")
+    git = ("git", "-c", "user.name=mei", "-c", "user.email=m@example.com")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "first")):
+        subprocess.run([*git, *words], cwd=folder, check=True, capture_output=True)
+    (folder / "trainer" / "task.py").write_text("print(2)")
+    server = serve()
+    client = server.client()
+
+    def submit(name: str, **variables: str) -> bool:
+        words = ("jobs", "submit", str(folder), "-n", name, "-m", "trainer.task")
+        server.cli(*words, **variables).good()
+        return bool(server.client().describe_train_job(name).spec.get("git"))
+
+    assert submit("by-default")
+    server.cli("config", "set", "git", "off").good()
+    assert not submit("by-file")
+    assert submit("by-variable", CLOUDML_NO_GIT="0"), "the variable goes before the file"
+    server.cli("config", "set", "git", "on").good()
+    assert submit("on-again")
+    facts = client.describe_train_job("on-again").spec["git"]
+    server = serve(CLOUDML_TRAINERS_GIT="false")
+    client = server.client()
+    assert client.whoami().keeps_git is False
+    assert not submit("by-server")
+    assert ".diff" not in server.cli("storage", "ls", "-r", "fds://cloudml/").good().out
+    uri = client.describe_train_job("by-server").spec["trainer_uri"]
+    older = TrainJob("sent", "trainer.task", uri, git=facts)  # as clients send that do not know it
+    assert not client.submit_train_job(older).job.spec.get("git")
+
+
 READING = """
 import argparse, pathlib
 from cloud_ml import job

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class WhoAmI:
-    """Whom the server takes the caller for."""
+    """Whom the server takes the caller for. ``keeps_git``: jobs keep facts of git that are sent."""
 
     org: str
     org_id: str
     user: str
     role: str
     default_bucket: str
+    keeps_git: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ The file holds contexts, each a server and a key or an access token for it::
     {"current": "default", "contexts": {"default": {"endpoint": "…", "access_key": "…", "secret_key": "…"},
                                         "ci": {"endpoint": "…", "token": "…"}}}
 
+With ``"git": false`` beside them, jobs keep nothing of git.
 It is readable by its owner only and replaced as a whole, so that a crash leaves the old one.
 """
 
@@ -14,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,11 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The content of the file."""
+    """The content of the file. With ``git``, jobs keep facts of git."""
 
     current: str = "default"
     contexts: Mapping[str, Context] = field(default_factory=dict)
+    git: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,8 @@ def read_configuration(path: Path) -> Configuration:
             )
             for name, values in document.get("contexts", {}).items()
         }
-        return Configuration(str(document.get("current") or "default"), contexts)
+        current = str(document.get("current") or "default")
+        return Configuration(current, contexts, _as_switch("git", document.get("git", True)))
     except FileNotFoundError:
         return Configuration()
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
@@ -236,6 +239,12 @@ def read_configuration(path: Path) -> Configuration:
         ) from error
 
 
+def _as_switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; allowed is true or false")
+    return value
+
+
 def write_configuration(configuration: Configuration, path: Path) -> None:
     """Replace the file, readable by its owner only.
 
@@ -245,12 +254,10 @@ def write_configuration(configuration: Configuration, path: Path) -> None:
     contexts = {
         name: _document(context) for name, context in sorted(configuration.contexts.items())
     }
-    text = (
-        json.dumps(
-            {"current": configuration.current, "contexts": contexts}, indent=2, ensure_ascii=False
-        )
-        + "\n"
-    )
+    document: dict[str, Any] = {"current": configuration.current, "contexts": contexts}
+    if not configuration.git:
+        document["git"] = False
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(path, text.encode())
@@ -274,7 +281,8 @@ def write_context(
     path = path or config_path()
     before = read_configuration(path)
     current = name if make_current or before.current not in before.contexts else before.current
-    write_configuration(Configuration(current, {**before.contexts, name: context}), path)
+    changed = replace(before, current=current, contexts={**before.contexts, name: context})
+    write_configuration(changed, path)
     return path
 
 

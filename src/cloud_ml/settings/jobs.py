@@ -195,6 +195,10 @@ class TrainerSettings:
     """The pause before the second try; each later one is twice as long."""
     url_parallel: int = 4
     """Trainers fetched at once; others wait for their turn."""
+    git: bool = True
+    """Whether jobs keep the commit, branch, remote and changes of their code's folder. Without, what a
+    client sends of them is left out.
+    """
     folders: str = ""
     """Folders of this machine whose files any job may name by ``file://``, separated by commas;
     empty: none.

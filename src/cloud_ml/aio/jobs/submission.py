@@ -191,20 +191,26 @@ class AsyncJobSubmission:
 
         wanted = wants_git(job)
         job = dataclasses.replace(await _with_recipe(job), git=None)
-        bucket = await self._check(job, resubmit_of)
-        sent = await self.storage.send_code(job.trainer_uri, bucket, git=wanted, progress=progress)
+        caller = await self.whoami()
+        await self._check(job, resubmit_of, caller)
+        sent = await self.storage.send_code(
+            job.trainer_uri,
+            caller.default_bucket,
+            git=wanted and caller.keeps_git,
+            progress=progress,
+        )
         return dataclasses.replace(job, trainer_uri=sent.uri, git=sent.git)
 
-    async def _check(self, job: TrainJob, resubmit_of: str | None) -> str:
-        """Ask whether the job would be refused; returns the bucket that local code is sent to."""
-        bucket = ""
+    async def _check(
+        self, job: TrainJob, resubmit_of: str | None, caller: WhoAmI | None = None
+    ) -> None:
+        """Ask whether the job would be refused."""
         if "://" not in job.trainer_uri:
-            bucket = (await self.whoami()).default_bucket
+            bucket = (caller or await self.whoami()).default_bucket
             if not bucket:  # the upload says why there is none
-                return bucket
+                return
             job = dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new")
         await self._jobs.check(job, resubmit_of=resubmit_of)
-        return bucket
 
 
 async def _with_recipe(job: TrainJob) -> TrainJob:

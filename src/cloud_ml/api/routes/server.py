@@ -16,7 +16,7 @@ router = APIRouter(tags=["server"], default_response_class=Response, dependencie
 
 
 @router.get("/api/v1/whoami", responses=answers(WhoAmI))
-async def whoami(call: Signed) -> Response:
+async def whoami(here: Here, call: Signed) -> Response:
     """Whom the server takes the caller for."""
     organisation = call.caller.organisation
     return documents.answer(
@@ -26,6 +26,7 @@ async def whoami(call: Signed) -> Response:
             user=call.caller.user,
             role=call.caller.role.value,
             default_bucket=organisation.default_bucket,
+            keeps_git=here.trainer_settings.git,
         )
     )
 

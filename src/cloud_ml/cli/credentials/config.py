@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -156,12 +157,26 @@ def set_default(name: str) -> None:
     _use(name)
 
 
+@config.command("set")
+@click.argument("setting", metavar="git", type=click.Choice(["git"]))
+@click.argument("value", metavar="on|off", type=click.Choice(["on", "off"]))
+def set_value(setting: str, value: str) -> None:
+    """Keep facts of git with your jobs (`git on`, the default), or nothing of it (`git off`).
+
+    CLOUDML_NO_GIT goes before this, and --no-git before both.
+    """
+    from cloud_ml.sdk.config import config_path, read_configuration, write_configuration
+
+    path = config_path()
+    write_configuration(replace(read_configuration(path), git=value == "on"), path)
+    echo(f"{setting} is {value} in {path}")
+
+
 @config.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=context_names)
 def delete(names: tuple[str, ...]) -> None:
     """Remove contexts."""
     from cloud_ml.sdk.config import (
-        Configuration,
         choose_context,
         config_path,
         read_configuration,
@@ -174,7 +189,7 @@ def delete(names: tuple[str, ...]) -> None:
         choose_context(before, name)
     left = {name: one for name, one in before.contexts.items() if name not in names}
     current = before.current if before.current in left else next(iter(left), "default")
-    write_configuration(Configuration(current, left), path)
+    write_configuration(replace(before, current=current, contexts=left), path)
     echo(f"removed {', '.join(names)}; the current context is {current if left else 'none'}")
 
 
@@ -184,10 +199,13 @@ def _show(output: str | None) -> None:
     path = config_path()
     configuration = read_configuration(path)
     contexts = {name: _public_fields(one) for name, one in sorted(configuration.contexts.items())}
-    document = {"file": str(path), "current": configuration.current, "contexts": contexts}
+    document = {"file": str(path), "current": configuration.current, "contexts": contexts,
+                "git": configuration.git}  # fmt: skip
     if echo_as(output, document, contexts):
         return
     note(f"settings: {path}")
+    if not configuration.git:
+        note("git: off. Jobs keep nothing of git.")
     rows = [
         (
             "*" if name == configuration.current else "",
@@ -223,7 +241,6 @@ def _public_fields(context: Context) -> dict[str, str]:
 
 def _use(name: str) -> None:
     from cloud_ml.sdk.config import (
-        Configuration,
         choose_context,
         config_path,
         read_configuration,
@@ -233,7 +250,7 @@ def _use(name: str) -> None:
     path = config_path()
     before = read_configuration(path)
     choose_context(before, name)
-    write_configuration(Configuration(name, before.contexts), path)
+    write_configuration(replace(before, current=name), path)
     echo(f'the current context is "{name}"')
 
 

@@ -192,7 +192,8 @@ FIELD_OPTIONS: tuple[Option, ...] = (
     ),
     _flag(
         "--no-git",
-        help="Keep nothing of git with the job. CLOUDML_NO_GIT=1 does so for all of yours.",
+        help="Keep nothing of git with the job. `cloudml config set git off` does so for all of "
+        "yours.",
     ),
     Option(
         ["--outputs"],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models.common import refuse
 from cloud_ml.models.paths.local import local_path
+from cloud_ml.sdk.config import config_path, read_configuration
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage.transfers import file_body
 from cloud_ml.sdk.trainers.git_facts import git_facts
@@ -34,8 +35,17 @@ class Sent:
 
 
 def wants_git(job: TrainJob) -> bool:
-    """Whether facts of git are to be kept: ``CLOUDML_NO_GIT=1`` and ``git=False`` leave them out."""
-    return job.git is not False and os.environ.get("CLOUDML_NO_GIT", "") in ("", "0", "false")
+    """Whether facts of git are to be kept. ``git=False`` leaves them out; else ``CLOUDML_NO_GIT``
+    decides where it is set, and else the user's file.
+
+    Raises:
+        InvalidRequest: The file cannot be read.
+    """
+    if job.git is False:
+        return False
+    if variable := os.environ.get("CLOUDML_NO_GIT"):
+        return variable in ("0", "false")
+    return read_configuration(config_path()).git
 
 
 def is_local(trainer_uri: str) -> bool:

@@ -91,12 +91,15 @@ class SubmissionChecks:
         self._check_log_patterns = check_log_patterns
 
     def filled(self, caller: Identity, job: TrainJob, resubmit_of: str | None) -> TrainJob:
-        """The job with the variables and arguments of ``resubmit_of`` in the place of masks.
+        """The job with the variables and arguments of ``resubmit_of`` in the place of masks, and
+        without facts of git where the server keeps none.
 
         Raises:
             Forbidden: The caller's role may not submit.
             NotFound: There is no such job.
         """
+        if self._trainers is not None and not self._trainers.git and job.git:
+            job = replace(job, git=None)
         if resubmit_of is None:
             return job
         permit(caller, Operation.RUN_JOBS)

@@ -154,3 +154,24 @@ def test_a_token_of_the_environment_becomes_the_context(offline: Run, settings: 
     )
     assert result.exit_code == 0, result.output
     assert json.loads(settings.read_text())["contexts"]["default"]["token"] == token
+
+
+def test_a_setting_leaves_out_git_and_stays_when_contexts_change(
+    offline: Run, server: FakeServer, settings: Path
+) -> None:
+    said = offline("config", "set", "git", "off")
+    assert (said.exit_code, said.stdout) == (0, f"git is off in {settings}\n")
+    _init(offline, "one", server.endpoint)
+    _init(offline, "two", server.endpoint)
+    for words in (("use", "one"), ("set_default", "two"), ("delete", "one")):
+        assert offline("config", *words).exit_code == 0
+    assert json.loads(settings.read_text())["git"] is False
+    assert "Jobs keep nothing of git." in offline("config", "show").stderr
+    assert json.loads(offline("config", "show", "-o", "json").stdout)["git"] is False
+    assert offline("config", "set", "git", "on").exit_code == 0
+    assert "git" not in json.loads(settings.read_text())
+    wrong = offline("config", "set", "git", "maybe")
+    assert (wrong.exit_code, "'on', 'off'" in wrong.stderr) == (2, True), wrong.stderr
+    settings.write_text('{"git": "no"}')
+    refused = offline("config", "show")
+    assert "git is 'no'; allowed is true or false" in refused.stderr
