@@ -524,7 +524,9 @@ class RunningTasks:
         self._drain_output(task)
         task.log.close()
         task.launched.close()
-        if self._attempt.stage.task_network is None:  # else others are in the network of this one
+        if (
+            self._attempt.stage.network.of_tasks is None
+        ):  # else others are in the network of this one
             self._attempt.listeners.forget(task.plan.name)
         task.released = True
 

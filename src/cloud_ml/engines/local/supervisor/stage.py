@@ -30,13 +30,13 @@ from cloud_ml.engines.local.isolation import sandbox
 from cloud_ml.engines.local.isolation.bind_mounts import BucketMounts
 from cloud_ml.engines.local.isolation.sandbox import View
 from cloud_ml.engines.local.ledger import TEMPORARY_FOLDER, Ledger
-from cloud_ml.engines.local.network import NONE, TENANT
-from cloud_ml.engines.local.network.gang_network import GangNetwork
+from cloud_ml.engines.local.network import NONE
 from cloud_ml.engines.local.processes import launch
 from cloud_ml.engines.local.processes.launch import PrelaunchedProcess
 from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.supervisor.attempt_logs import AttemptLogs
+from cloud_ml.engines.local.supervisor.attempt_network import AttemptNetwork
 from cloud_ml.engines.local.supervisor.checkpoint_folder import CheckpointFolder
 from cloud_ml.engines.local.supervisor.staged import Ahead, Staged
 from cloud_ml.engines.local.warm_pool import interpreter_spec
@@ -96,8 +96,7 @@ class Stage:
         self._expect = ahead.expect
         self._leases = Leases()
         self._tools: ToolSandbox | None = None
-        self._own_network = None if ahead.networks is None else (ahead.networks, str(gang.tenant))
-        self._gang_network: GangNetwork | None = None
+        self.network = AttemptNetwork(gang, ahead.networks, config.network.task_ports)
         self.attempt_folder = ledger.attempt_folder(gang.key)
         self._work = ledger.work_folder(gang.key.job_uid)
         self._tmp = self.attempt_folder / _TMP
@@ -153,8 +152,7 @@ class Stage:
         if self.tasks is not None:
             self._exposure.open()  # before any process is forked: it sees only what it shares
             self.tasks.make(self.fence.user, str(self._config.etc))
-        if self._shares_a_network:
-            self._gang_network = GangNetwork(self._config.network.task_ports)
+        self.network.open()
         self._forget_early_attempts()
         if not self.fence.bwrap:
             self._link_mounts()
@@ -248,50 +246,14 @@ class Stage:
         Raises:
             EnvironmentFailed: With the reason; the tool's own words are in the log.
         """
+        self._check_can_start()
         plan = self._gang.environment
-        if plan.trainer is not None and plan.trainer.problem:
-            raise EnvironmentFailed(plan.trainer.reason, plan.trainer.problem)
-        if self._gang.refusal:
-            raise EnvironmentFailed(self._gang.refusal_reason, self._gang.refusal)
-        if not self.fence.bwrap and secret_files(self._gang):
-            raise EnvironmentFailed(Reason.START_FAILED, NO_SECRET_FILES)
         if plan.trainer is None and plan.framework is None:
             return self._bare()
-        tools = self._tools = self._tool_sandbox()
-        prepared = prepare(
-            EnvironmentRequest(
-                tenant=str(self._gang.tenant),
-                trainer=Path(self._gang.trainer_file) if plan.trainer else None,
-                trainer_name=plan.trainer.name if plan.trainer else "",
-                module=plan.module,
-                framework=plan.framework,
-                framework_version=plan.framework_version,
-                requires=plan.requires,
-                keras_backend=self._gang.first.environment.get("KERAS_BACKEND", ""),
-            ),
-            home=Path(self._config.environments_home),
-            venv=self._venv,
-            uv=Path(self._config.uv),
-            catalog=Catalog.load(Path(self._config.runtimes_dir), tuple(self._config.pythons)),
-            sandbox=tools,
-            log=self.logs.write,
-            python=Path(self._config.python),
-            pythons=self._config.pythons,
-            timeout_s=self._config.tool_timeout_s,
-            download_tries=self._config.download_tries,
-            reached=reached,
-            fill=self._venvs.make,
-            leases=self._leases,
-            working_directory=self._folder if self._has_code else "",
-        )
+        prepared = self._prepared(reached)
         if self._has_code:
             self._make_working_directory(prepared.folder)
-        has_mlflow = any(line.startswith(_MLFLOW) for line in prepared.lock.splitlines())
-        has_no_way = self._gang.network == NONE and not self.fence.port
-        if has_no_way and has_mlflow:
-            prepared = replace(prepared, notices=(*prepared.notices, _NO_WAY_FOR_MLFLOW))
-        for notice in prepared.notices:
-            self.logs.write(f"cloudml: {notice}\n".encode())
+        prepared = self._with_notices(prepared)
         staged = self._staged(prepared)
         if (first := self._gang.first) != (completed := staged.with_output_path(first)):
             self.logs.write(
@@ -303,6 +265,61 @@ class Stage:
         if self._config.zygotes.most and prepared.preload:
             self._expect(interpreter_spec.hint(self._gang), staged.order)
         return staged
+
+    def _check_can_start(self) -> None:
+        """Refuse what was found out before, and secret files where nothing hides them from others.
+
+        Raises:
+            EnvironmentFailed: With the reason.
+        """
+        trainer = self._gang.environment.trainer
+        if trainer is not None and trainer.problem:
+            raise EnvironmentFailed(trainer.reason, trainer.problem)
+        if self._gang.refusal:
+            raise EnvironmentFailed(self._gang.refusal_reason, self._gang.refusal)
+        if not self.fence.bwrap and secret_files(self._gang):
+            raise EnvironmentFailed(Reason.START_FAILED, NO_SECRET_FILES)
+
+    def _prepared(self, reached: Callable[[str], None]) -> Prepared:
+        """The environment, made or found."""
+        plan, config = self._gang.environment, self._config
+        self._tools = self._tool_sandbox()
+        return prepare(
+            EnvironmentRequest(
+                tenant=str(self._gang.tenant),
+                trainer=Path(self._gang.trainer_file) if plan.trainer else None,
+                trainer_name=plan.trainer.name if plan.trainer else "",
+                module=plan.module,
+                framework=plan.framework,
+                framework_version=plan.framework_version,
+                requires=plan.requires,
+                keras_backend=self._gang.first.environment.get("KERAS_BACKEND", ""),
+            ),
+            home=Path(config.environments_home),
+            venv=self._venv,
+            uv=Path(config.uv),
+            catalog=Catalog.load(Path(config.runtimes_dir), tuple(config.pythons)),
+            sandbox=self._tools,
+            log=self.logs.write,
+            python=Path(config.python),
+            pythons=config.pythons,
+            timeout_s=config.tool_timeout_s,
+            download_tries=config.download_tries,
+            reached=reached,
+            fill=self._venvs.make,
+            leases=self._leases,
+            working_directory=self._folder if self._has_code else "",
+        )
+
+    def _with_notices(self, prepared: Prepared) -> Prepared:
+        """Write to the log what the user should know, what is known only here included."""
+        has_mlflow = any(line.startswith(_MLFLOW) for line in prepared.lock.splitlines())
+        has_no_way = self._gang.network == NONE and not self.fence.port
+        if has_no_way and has_mlflow:
+            prepared = replace(prepared, notices=(*prepared.notices, _NO_WAY_FOR_MLFLOW))
+        for notice in prepared.notices:
+            self.logs.write(f"cloudml: {notice}\n".encode())
+        return prepared
 
     def _make_working_directory(self, sent: str) -> None:
         """Copy what was sent, unless an attempt before has done so.
@@ -330,7 +347,7 @@ class Stage:
             self._exposure,
             self._group,
             self._etc,
-            self.own_network,
+            self.network.of_tenant,
             limits=self._tool_limits,
             watch=self._watch_tool,
         )
@@ -356,8 +373,7 @@ class Stage:
         self._venvs.give_back(self._venv)
         self._leases.close()
         self._exposure.close()
-        if self._gang_network is not None:
-            self._gang_network.close()
+        self.network.close()
         if self.tasks is not None:
             self.tasks.forget_names()
         self.checkpoints.leave()
@@ -380,36 +396,6 @@ class Stage:
         if not self.fence.bwrap:
             return str(self._working_folder)
         return sandbox.CODE if self._has_code else sandbox.WORK
-
-    @property
-    def own_network(self) -> tuple[int, str] | None:
-        """Where the network of its jobs is mounted; ``None`` if that is the machine's.
-
-        A build has it, too: it runs code of the tenant's choice.
-        """
-        return self._own_network if self._gang.network == TENANT else None
-
-    @property
-    def task_network(self) -> tuple[int, str] | None:
-        """Where the network of its tasks is mounted; ``None`` if each has the machine's, or none."""
-        if self._gang.offline:
-            return None
-        return self._gang_network.place if self._gang_network else self.own_network
-
-    @property
-    def _has_network(self) -> bool:
-        """Whether processes share a network with others."""
-        is_online = self._gang.network != NONE and not self._gang.offline
-        return is_online or self._gang_network is not None
-
-    @property
-    def _shares_a_network(self) -> bool:
-        """Whether the tasks are to reach each other and nothing else. Those of an array do not
-        look for each other.
-        """
-        gang = self._gang
-        finds_each_other = gang.has_tasks and gang.array is None
-        return gang.network == NONE and finds_each_other and os.geteuid() == 0
 
     @property
     def _tool_limits(self) -> Limits:
@@ -537,8 +523,8 @@ class Stage:
             writable=[(show(source), target) for source, target in writable],
             folder=self._folder,
             hostname=self._gang.labels.get("job", "job"),
-            network=self._has_network,
-            own_network=self.task_network,
+            network=self.network.leads_to_others,
+            own_network=self.network.of_tasks,
             etc=self._etc,
             optional=frozenset(bound.target for bound in self._gang.folders),
             port=self.fence.port if gang.network == NONE and not gang.serves else 0,

@@ -240,7 +240,7 @@ class Supervisor:
         """
         owners = {port: plan.name for plan in self._gang.processes for port in plan.ports}
         last_look, told = time.monotonic() + _CLOSING_S, False
-        while owners and (taken := taken_port([*owners], stage.task_network)) is not None:
+        while owners and (taken := taken_port([*owners], stage.network.of_tasks)) is not None:
             said = f"port {taken.number} of {owners[taken.number]} {taken.why}"
             if not taken.closing or time.monotonic() >= last_look:
                 raise EnvironmentFailed(Reason.PORT_TAKEN, f"PortTaken: {said}")
