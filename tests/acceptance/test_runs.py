@@ -54,6 +54,15 @@ def test_a_job_is_found_by_its_arguments_labels_and_metrics(
     assert described[0]["experiment"] == "tracked"
 
 
+def test_a_job_has_an_address_of_mlflow_and_no_run_of_it(run: Run) -> None:
+    """With ``MLFLOW_RUN_ID``, a second run that code begins in a job would be the first one."""
+    source = "import os\nprint(sorted(name for name in os.environ if name.startswith('MLFLOW_')))"
+    job, log = run("mlflow-variables", source)
+    assert job.succeeded, log
+    names = "['MLFLOW_DISABLE_TELEMETRY', 'MLFLOW_TRACKING_TOKEN', 'MLFLOW_TRACKING_URI']"
+    assert names in log.splitlines()
+
+
 def test_a_run_is_logged_with_our_client(client: CloudMlClient) -> None:
     uid = client.runs.create("by-our-client", start=1000, tags={"team": "vision"})
     values = [

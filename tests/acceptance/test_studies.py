@@ -164,6 +164,43 @@ def test_copies_of_a_trial_belong_to_no_study(
     assert found == ["beside", *(f"shown-hp-{number}" for number in range(3))]
 
 
+_SAVES = """
+import argparse, os, pathlib
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+rate = parser.parse_args().lr
+folder = pathlib.Path(os.environ["CLOUDML_OUTPUT_PATH"])
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "weights.txt").write_text(str(rate))
+job.report(1, loss=abs(rate - 0.2))
+"""
+
+
+def test_the_best_trial_is_registered_from_the_command_line(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    job = TrainJob("digits", "trainer.task", str(trainer(tmp_path / "digits", _SAVES)),
+                   framework="python", output_path="fds://cloudml/of-digits")  # fmt: skip
+    client.studies.submit(job, {"lr": [0.1, 0.2, 0.4]}, algorithm="grid")
+    assert client.studies.wait("digits", 120).phase == "Completed"
+    said = server.cli("hp", "best", "digits", "--register", "reader").good().out
+    assert said == "reader has version 1: fds://cloudml/of-digits/1 of digits-hp-1\n"
+    words = ("hp", "best", "digits", "--register", "reader", "--trial", "2", "-o", "json")
+    other = server.cli(*words).good().json()
+    assert (other["version"], other["source"]) == ("2", "fds://cloudml/of-digits/2")
+    versions = {one["version"]: one["source"] for one in client.model_registry.versions("reader")}
+    sources = {"1": "fds://cloudml/of-digits/1", "2": "fds://cloudml/of-digits/2"}
+    assert versions == sources
+    for source, text in zip(sources.values(), ("0.2", "0.4"), strict=True):
+        client.storage.download(f"{source}/weights.txt", tmp_path / "weights")
+        assert (tmp_path / "weights").read_text() == text
+    absent = server.cli("hp", "best", "digits", "--register", "reader", "--trial", "7")
+    assert (absent.code, "trial" in absent.err) == (1, True)
+    alone = server.cli("hp", "best", "digits", "--trial", "1")
+    assert (alone.code, "--trial goes with --register MODEL" in alone.err) == (2, True)
+
+
 _STEPS = """
 import argparse, os, signal, sys, time
 from cloud_ml import job

@@ -49,6 +49,30 @@ async def test_the_first_trial_of_a_study_of_jobs_is_learned_too(world: World) -
     assert best < 0.03
 
 
+async def test_importance_of_several_objectives_takes_earlier_trials_with_the_one_asked_for(
+    world: World,  # noqa: F811
+) -> None:
+    space = {"lr": {"min": 0.0, "max": 1.0}, "width": {"min": 0.0, "max": 1.0}}
+
+    async def run(name: str, count: int, **fields: Any) -> None:
+        both = ["loss:min", "size:min"]
+        study = await world.loops.local(name, space, objective=both, max_trials=count, **fields)
+        while (trial := await study.ask()) is not None:
+            values = trial.parameters
+            await study.tell(trial, [values["lr"] ** 2, values["width"]])
+        async with asyncio.timeout(60):
+            while (await world.loops.describe(name)).phase != "Completed":
+                await asyncio.sleep(0.01)
+
+    await run("first", 30, seed=1, algorithm="random")
+    await run("second", 6, seed=2, algorithm="nsga2", warm_start=["first"])
+    for metric, parameter in (("loss", "lr"), ("size", "width")):
+        found = await world.loops.importance("second", objective=metric)
+        assert found.trials == 36, "its own and those of the first"
+        assert found.parameters[0].name == parameter
+        assert found.parameters[0].fanova > 0.8
+
+
 async def test_what_becomes_of_the_earlier_study_changes_nothing(world: World) -> None:  # noqa: F811
     await _ended(world, "first")
     await world.loops.local("second", _SPACE, warm_start=["first"], seed=2)
