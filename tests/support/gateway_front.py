@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.domain.services.routes import Route
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, Route
 from cloud_ml.gateway.config import GatewayConfig, Instruction
 from cloud_ml.gateway.gateway import Gateway
 from support.replica_sockets import backend, replica_folder

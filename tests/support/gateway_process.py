@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from cloud_ml.domain.services.routes import CallingKey, Route
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, CallingKey, Route
 from cloud_ml.gateway.config import SOCKET_NAME, TOKEN_NAME
 from cloud_ml.models import codec
 

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.domain.services.routes import Route
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, Route
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.call import Bounds, Call

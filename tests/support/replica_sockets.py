@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.domain.addresses import JobSocket
-from cloud_ml.domain.services.routes import Backend
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, Backend
 from cloud_ml.job_sockets import WORK_FOLDER
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.gateway.config import SOCKET_NAME, TOKEN_NAME, GatewayConfig, Instruction
 from cloud_ml.gateway.gateway import Gateway

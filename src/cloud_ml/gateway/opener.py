@@ -17,7 +17,7 @@ import socket
 from collections.abc import Callable
 
 from cloud_ml.domain.addresses import JobSocket
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET
 from cloud_ml.errors import Unavailable
 from cloud_ml.job_sockets import JobSockets
 

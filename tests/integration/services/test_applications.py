@@ -20,8 +20,7 @@ import pytest
 
 from cloud_ml.auth.application_tickets import make_session, make_ticket
 from cloud_ml.auth.tokens import derived_key
-from cloud_ml.domain.services.routes import CallingKey, Route
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, CallingKey, Route
 from support.browser import FETCH, NAVIGATION, Browser, Page
 from support.gateway_process import GatewayProcess, free_port
 from support.replica_sockets import backend, replica_folder

@@ -20,8 +20,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated
 
-from cloud_ml.domain.services.routes import Route
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, Route
 from support.gateway_process import GatewayProcess, free_port, honest_replica
 from support.replica_sockets import backend, replica_folder
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.domain.addresses import JobSocket, TcpAddress
-from cloud_ml.domain.services.routes import Backend, Route
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, Backend, Route
 from cloud_ml.errors import Unavailable
 from cloud_ml.gateway.dialer import Dialer
 from support.gateway_world import OK, World, answers, world

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET
 from cloud_ml.gateway import opener
 from cloud_ml.job_sockets import JobSockets
 

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from cloud_ml.controller.routing.gateway import Gateway
-from cloud_ml.domain.services.routes import Backend, Route
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET, Backend, Route
 from cloud_ml.domain.tensorboards.activity import desired_for
 from cloud_ml.domain.tensorboards.spec import TensorBoardRecord
 from cloud_ml.domain.workloads.phases import Phase

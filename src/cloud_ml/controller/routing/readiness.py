@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET
 from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.errors import CloudMlError
 

@@ -13,9 +13,9 @@ from cloud_ml.controller.routing.gateway import Gateway
 from cloud_ml.controller.routing.ports import Ports
 from cloud_ml.controller.routing.readiness import ReadinessProber
 from cloud_ml.domain.services.kind import ReplicaRecord, ServiceRecord
-from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.routes import SOCKET, Backend, Route
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.spec import SOCKET, call_timeout_s
+from cloud_ml.domain.services.spec import call_timeout_s
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from cloud_ml.domain.addresses import Address
 
+SOCKET = "serve.sock"
+"""Where a replica listens, in its working folder."""
+
 STABLE, CANDIDATE = "stable", "candidate"
 """What a release is to callers: served, or tried."""
 

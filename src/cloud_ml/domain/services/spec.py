@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloud_ml.domain.jobs.spec import resources_of, upgrade_document
+from cloud_ml.domain.services.routes import SOCKET
 from cloud_ml.domain.workloads.spec import (
     DefaultLimits,
     Desired,
@@ -19,8 +20,6 @@ from cloud_ml.models import common
 from cloud_ml.models.services.model_service import ModelService
 
 MODULE = "cloud_ml.serving"
-SOCKET = "serve.sock"
-"""Where a replica listens, in its working folder."""
 PACKAGE_URI = "cloudml:model-server"
 """Stands for the model server's own package where a job has its trainer."""
 SERVICE_LABEL, TEMPLATE_LABEL = "cloudml-service", "cloudml-template"

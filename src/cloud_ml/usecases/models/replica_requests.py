@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.domain.services.routes import SOCKET
 from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.errors import CloudMlError, Unavailable
 
