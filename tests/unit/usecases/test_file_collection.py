@@ -411,3 +411,21 @@ def test_no_point_is_lost_or_kept_twice(actions: list[str]) -> None:
     assert place.points() == expected
     assert place.points("logged") == expected
     assert place.tags() == ([("weights", "histogram", step, step)] if step else [])
+
+
+def test_what_comes_before_the_folder_of_a_new_file_is_watched_is_read_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = Place()
+    place.scalars(1)
+    read_events = place.parser.read_events
+
+    def read_late(descriptor: int, offset: int, session: EventSession) -> EventPiece:
+        piece = read_events(descriptor, offset, session)
+        if not piece.taken and place.points() == [(1, 1.0)]:
+            place.scalars(2)  # when all that was found is read
+        return piece
+
+    monkeypatch.setattr(place.parser, "read_events", read_late)
+    place.collection.collect(place.job)
+    assert place.points() == [(1, 1.0), (2, 1.0)]

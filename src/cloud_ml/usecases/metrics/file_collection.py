@@ -165,14 +165,15 @@ class FileCollection:
         now = _Pass(self._engine, job.key.uid, job.key.org, list(self._folders(job)))
         try:
             self._read_event_files(now, job, over=over)
+            if not over and self._known.setdefault(now.uid, _Known()).add_grown(now.grown):
+                # Their folders are watched from now on: read what came before that.
+                self._read_event_files(now, job, over=over)
             self._read_logs(now, job, over=over)
         except NoParser as error:
             logger.warning("points of files of %s are not read: %s", job.key.name, error)
             if over:  # a job ends, whether its files can be read or not
                 self._events.unreadable(now.uid, f"event files and logs are not read: {error}")
             return True, False
-        if not over and self._known.setdefault(now.uid, _Known()).add_grown(now.grown):
-            self.watch(job)
         return now.pieces > 0, now.pieces < _PIECES
 
     def forget(self, uid: str) -> None:
