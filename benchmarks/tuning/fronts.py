@@ -23,7 +23,7 @@ from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.models.studies.pareto import hypervolume
 from cloud_ml.tuning.algorithms import LIGHT, choose_algorithm
 from cloud_ml.tuning.base import Observation, Outcome, Problem
-from cloud_ml.tuning.numeric import gp, nsga2
+from cloud_ml.tuning.numeric import ehvi, gp, nsga2
 from cloud_ml.tuning.numeric.scalarisation import scalarise
 from tuning.fronts_problems import FRONTS, FrontProblem
 
@@ -31,6 +31,7 @@ SEEDS = int(os.environ.get("TUNING_SEEDS", "5"))
 TRIALS = int(os.environ.get("TUNING_TRIALS", "100"))
 _ALGORITHMS = {
     **LIGHT,
+    "ehvi": ehvi.suggest,
     "gp": lambda problem: gp.suggest(scalarise(problem)),
     "nsga2": nsga2.suggest,
 }

@@ -77,7 +77,12 @@ class Problem:
     @property
     def several(self) -> bool:
         """Whether trials have costs of several objectives."""
-        return any(trial.costs for trial in self.observations)
+        return self.objectives > 1
+
+    @property
+    def objectives(self) -> int:
+        """How many objectives there are, as far as trials tell: 1 without a completed one."""
+        return next((len(trial.costs) for trial in self.observations if trial.costs), 1)
 
     @property
     def observations(self) -> Sequence[Observation]:

@@ -153,6 +153,26 @@ def test_more_of_three_objectives_is_dominated_than_by_evolution() -> None:
     assert own > 1.02 * other
 
 
+@pytest.mark.parametrize(
+    ("objectives", "count", "chosen"),
+    [(2, 6, "qmc"), (2, 20, "ehvi"), (3, 20, "ehvi"), (4, 20, "gp"), (2, 501, "nsga2")],
+)
+def test_auto_searches_by_hypervolume_while_trials_are_few(
+    objectives: int, count: int, chosen: str
+) -> None:
+    done = Observation(
+        parameters={"a": 0.5}, outcome=Outcome.DONE, costs=tuple(map(float, range(objectives)))
+    )
+    failed = Observation(parameters={"a": 0.1}, outcome=Outcome.FAILED)
+    problem = Problem(
+        space=parse_space({name: _PLANE[name] for name in "abc"} | {"d": ["a", "b"]}),
+        seed=1,
+        number=count + 1,
+        trials=(failed, *[done] * count),
+    )
+    assert choose_algorithm("auto", problem) == chosen
+
+
 def _costs(at: Mapping[str, Any]) -> tuple[float, float, float, float]:
     far = (at["x"] - 0.5) ** 2 + "abc".index(at["o"])
     return far, 1 - at["x"], at["n"] + at.get("y", 0.5), 4.0 - at["n"]
