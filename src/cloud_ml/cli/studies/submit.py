@@ -180,7 +180,7 @@ def submit(
 
     \b
     cloudml hp submit -f study.yaml --watch
-    cloudml hp submit rates train.py -s lr=0.001:1:log --objective loss:min -- --epochs 5
+    cloudml hp submit rates train.py -s lr=0.001:1:log -- --epochs 5
     """
     name, module, trainer = read_words(words, options, from_file=file is not None)
     options["module_name"] = _one_of("MODULE", module, "-m", options["module_name"])
