@@ -172,21 +172,25 @@ def test_a_wheel_that_is_gone_is_the_reason(
     wheel = shelf / "vanishing-1.0-py3-none-any.whl"
     # Python's own wheels: environments have pip, and this test asks no index.
     shutil.copytree(Path(ensurepip.__file__).parent / "_bundled", shelf)
-    info = "vanishing-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("vanishing.py", "RATE = 0.5\n")
-        archive.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: vanishing\nVersion: 1.0\n"
-        )
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+    _pack_wheel(wheel, "1.0")
     server = serve(PIP_NO_INDEX=1, PIP_FIND_LINKS=shelf, CLOUDML_ENVIRONMENTS_HOME="")
     source = TRAINING.replace("import argparse", "import argparse, vanishing")
-    code = trainer(tmp_path / "code", source, requirements_txt="vanishing==1.0\n")
+    code = trainer(tmp_path / "code", source, requirements_txt="vanishing\n")
     job = server.client().submit_train_job(
         TrainJob("shelved", "trainer.task", str(code), framework="python")
     )
     assert job.wait(60).succeeded, b"".join(job.logs()).decode()
+    client = server.client()
+    _pack_wheel(shelf / "vanishing-2.0-py3-none-any.whl", "2.0")
+    newer = client.clone_train_job("shelved", job_name="newer", requirements=["vanishing==2.0"])
+    assert newer.wait(60).succeeded, b"".join(newer.logs()).decode()
+    changes = client.runs.compare("shelved", "newer").differences
+    package = (changes[0].kind, changes[0].name, changes[0].values)
+    assert package == ("package", "vanishing", ["1.0", "2.0"]), changes
+    scaled = client.clone_train_job("shelved", job_name="scaled", environment={"SCALE": "3"})
+    assert scaled.wait(60).succeeded
+    changes = client.runs.compare("shelved", "scaled").differences
+    assert (changes[0].kind, changes[0].name) == ("variable", "SCALE"), changes
     server.terminate()
     shutil.rmtree(server.data / "environments")  # another machine, or the cache was too full
     wheel.unlink()
@@ -195,6 +199,20 @@ def test_a_wheel_that_is_gone_is_the_reason(
     assert found.verdict == "differs"
     assert found.because[0].startswith("its packages cannot be installed any more: "), found.because
     assert "vanishing==1.0" in found.because[0]
+    assert found.because[1:] == [], "nothing is known of code and packages that were not there"
+    kinds = {one.kind for one in server.client().runs.compare("shelved", found.again).differences}
+    assert "code" not in kinds
+
+
+def _pack_wheel(path: Path, version: str) -> None:
+    info = f"vanishing-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("vanishing.py", "RATE = 0.5\n")
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: vanishing\nVersion: {version}\n"
+        )
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
 
 
 def test_one_changed_byte_of_data_is_the_reason(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from cloud_ml.models.secrets.secret import mask_variables
 
 LONGEST_SHOWN = 300
 _MOST_PACKAGES = 2000
+_SENT_CODE = re.compile("/\\.trainers/[0-9a-f]{2}/([0-9a-f]{64})/")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def _plain_facts(
     uid: str, spec: JobSpec, status: WorkloadStatus
 ) -> Iterator[tuple[Fact, str | None]]:
     job, workload = spec.submitted, spec.workload
-    yield ("code", "files"), status.trainer_digest or job.trainer_uri
+    yield ("code", "files"), status.trainer_digest or _code_of_uri(job.trainer_uri)
     if isinstance(job.git, dict):
         for name in ("commit", "branch", "remote", "diff"):
             yield ("git", name), job.git.get(name)
@@ -102,6 +104,14 @@ def _plain_facts(
     yield ("limit", "wall_time"), f"{workload.wall_time_s}s" if workload.wall_time_s else None
     for name, version in packages_of(status.environment_lock).items():
         yield ("package", name), version
+
+
+def _code_of_uri(uri: str) -> str:
+    """The digest in the URI of code that a client sent; other code is known by its URI, until the
+    job has fetched it.
+    """
+    found = _SENT_CODE.search(uri)
+    return found[1] if found else uri
 
 
 def _parameters_in_file(variables: Mapping[str, str], shown: Mapping[str, str]) -> JobFacts:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloud_ml.domain.comparison.facts import JobFacts
-from cloud_ml.domain.comparison.ranking import differing_facts, weight_of
+from cloud_ml.domain.comparison.ranking import Fact, differing_facts, weight_of
 from cloud_ml.domain.comparison.series import at_equal_steps
 from cloud_ml.domain.metrics.points import Point
 from cloud_ml.models.jobs.reproduction import DIFFERS, IDENTICAL, UNKNOWN, WITHIN
@@ -16,6 +16,8 @@ SeriesKey = tuple[str, str, str]
 """Task, name and source."""
 NOT_REASONS = frozenset({"attempts", "limit", "output", "git", "secret", "data"})
 """Kinds of facts that do not explain another result. Changed data is named object by object."""
+_KNOWN_FROM_ENVIRONMENT = frozenset({"code", "framework", "machine", "package"})
+_RUNTIME: Fact = ("framework", "runtime")
 _MOST_NAMED, _MOST_REASONS = 10, 10
 
 
@@ -152,7 +154,11 @@ def judge(
 def fact_reasons(first: JobFacts, again: JobFacts) -> list[str]:
     """What is not as it was, the most important first."""
     values = [{fact: one.value for fact, one in facts.items()} for facts in (first, again)]
-    found = [fact for fact in differing_facts(values) if fact[0] not in NOT_REASONS]
+    found = [
+        fact
+        for fact in differing_facts(values)
+        if fact[0] not in NOT_REASONS and not _is_unknown(fact, first, again)
+    ]
     found.sort(key=lambda fact: (-weight_of(fact), fact))
     said = []
     for fact in found:
@@ -160,6 +166,14 @@ def fact_reasons(first: JobFacts, again: JobFacts) -> list[str]:
         shown = [one.shown[:80] if one else "absent" for one in (before, after)]
         said.append(f"{fact[0]} {fact[1]} changed: {shown[0]}, then {shown[1]}")
     return said
+
+
+def _is_unknown(fact: Fact, first: JobFacts, again: JobFacts) -> bool:
+    """Whether the second run failed before anybody knew the fact of it, such as its packages."""
+    if fact[0] not in _KNOWN_FROM_ENVIRONMENT or _RUNTIME not in first or _RUNTIME in again:
+        return False
+    # Of code that was not fetched, the URI is known and no digest.
+    return fact not in again or "://" in again[fact].value
 
 
 def sentence(verdict: Verdict, found: ResultDifference, tolerance: float) -> str:
