@@ -14,6 +14,7 @@ import psutil
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.engines.gang import GangKey
+from cloud_ml.errors import WaitTimedOut
 from cloud_ml.models.jobs.job import Job
 from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.sdk.jobs.handles import JobHandle
@@ -169,8 +170,12 @@ class Scene:
                 self._write(f"gate-{moment}-{task}", b".")
 
     def end(self) -> Job:
-        """The job at its end."""
-        return self.handle.wait(self._limit_s)
+        """The job at its end. One that does not end is removed: it would be in the way of others."""
+        try:
+            return self.handle.wait(self._limit_s)
+        except WaitTimedOut:
+            self._client.delete_train_job(self.handle.name)
+            raise
 
     def _process(self) -> int:
         command = f"--as {self._victim}" if self._victim in COMMANDS else ""
