@@ -20,7 +20,7 @@ from cloud_ml.usecases.offload import Offload
 
 
 @dataclass(frozen=True)
-class _Told:
+class _LastEvent:
     """How many quarters of a job's work events have told of, and when the next may."""
 
     quarters: int
@@ -52,7 +52,7 @@ class ProgressEvents:
         self._clock = clock
         self._offload = offload
         self._period = timedelta(seconds=period_s)
-        self._told: dict[str, _Told] = {}
+        self._last: dict[str, _LastEvent] = {}
 
     async def tell(self, job: TrainJobRecord) -> None:
         """Add an event if one is due."""
@@ -62,24 +62,24 @@ class ProgressEvents:
         now = self._clock()
         if now < started + self._period:
             return
-        told = self._told.get(uid)
-        if told is None:
+        last = self._last.get(uid)
+        if last is None:
             events = await self._offload(self._store.events, uid)
-            told = self._told[uid] = _Told(progress_events.quarters_told(events), now)
-        if now < told.next_at:
+            last = self._last[uid] = _LastEvent(progress_events.quarters_told(events), now)
+        if now < last.next_at:
             return
         names = list(job.spec.workload.tasks)
         reports = await self._engine.progress(GangKey(uid, job.status.attempt), names)
         first = next((reports[name] for name in names if name in reports), None)
-        if first is None or (done := progress_events.quarters_done(first)) <= told.quarters:
+        if first is None or (done := progress_events.quarters_done(first)) <= last.quarters:
             return
         words = progress_events.sentence(first, await self._remaining_s(job, first))
         await self._offload(self._store.add_event, uid, Event(now, Reason.PROGRESS, words))
-        self._told[uid] = _Told(done, now + self._period)
+        self._last[uid] = _LastEvent(done, now + self._period)
 
     def forget(self, uid: str) -> None:
         """The job is over."""
-        self._told.pop(uid, None)
+        self._last.pop(uid, None)
 
     async def _remaining_s(self, job: TrainJobRecord, progress: Progress) -> float | None:
         tasks = (await tasks_of(job, self._engine)).items
