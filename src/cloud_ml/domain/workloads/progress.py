@@ -20,6 +20,8 @@ READ_BYTES = 1 << 16
 MOST_METRICS = 32
 _LONGEST_LINE, _LONGEST_NAME = 8192, 100
 _LARGEST_STEP = 1 << 62
+_MOST_REMAINING_S = 100 * 365 * 86_400.0
+"""Tasks write the time and the part that is done: of a tiny part it may be infinite."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,13 @@ def part_done(step: int | None, of: int | None, fraction: float | None) -> float
 
 def remaining_s(progress: Progress, begun: float, ran_s: float) -> float | None:
     """About how many seconds of work were left at a report, for a task that had run for ``ran_s`` from
-    the part ``begun`` on; ``None`` if nobody can tell.
+    the part ``begun`` on; ``None`` if nobody can tell, or it is more than a hundred years.
     """
     done = part_done(progress.step, progress.of, progress.fraction)
     if done is None or done <= begun or ran_s <= 0:
         return None
-    return (1 - done) / (done - begun) * ran_s
+    remaining = (1 - done) / (done - begun) * ran_s
+    return remaining if remaining <= _MOST_REMAINING_S else None
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,8 @@ def test_the_same_end_counts_until_there_is_progress() -> None:
         ({"step": 15}, 0.0, 10.0, None),
         ({"fraction": 0.5}, 0.5, 10.0, None),
         ({"fraction": 0.5}, 0.0, 0.0, None),
+        ({"fraction": 5e-324}, 0.0, 10.0, None),  # it was infinite, and `jobs top` failed for all
+        ({"step": 3, "of": 4}, 0.0, 251e9, None),  # a report of the year 9999
     ],
 )
 def test_the_time_that_is_left_follows_from_the_part_that_is_done(
