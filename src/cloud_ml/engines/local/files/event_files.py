@@ -123,19 +123,29 @@ def opened_root(root: Root) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def _open_folder(folder: Path, below: Sequence[str]) -> Iterator[int | None]:
-    with contextlib.ExitStack() as stack:
-        try:
-            found = os.open(folder, _FOLDER)
-            stack.callback(os.close, found)
-            for part in below:
-                if part in ("", ".", ".."):
-                    raise FileNotFoundError(part)
-                found = os.open(part, _FOLDER, dir_fd=found)
-                stack.callback(os.close, found)
-        except (OSError, ValueError):
-            yield None
-            return
+    try:
+        found = _open_below(folder, below)
+    except (OSError, ValueError):
+        yield None
+        return
+    try:
         yield found
+    finally:
+        os.close(found)
+
+
+def _open_below(folder: Path, below: Sequence[str]) -> int:
+    """Two folders are open at a time, however many lie in each other: users choose how many."""
+    found = os.open(folder, _FOLDER)
+    for part in below:
+        try:
+            if part in ("", ".", ".."):
+                raise FileNotFoundError(part)
+            inner = os.open(part, _FOLDER, dir_fd=found)
+        finally:
+            os.close(found)
+        found = inner
+    return found
 
 
 def _walk(top: int, name: str, search: _Search) -> None:

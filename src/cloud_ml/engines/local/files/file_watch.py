@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 
 from cloud_ml import linux
 
@@ -34,20 +33,13 @@ class FileWatch:
         """Watch these folders, and no others, until something happens in one. Folders that are
         gone, and more than the kernel allows, are left out.
         """
-        with ExitStack() as stack:
-            opened = [(stack.enter_context(folder), growth) for folder, growth in places]
-            with self._lock:
-                numbers = set()
-                for folder, growth in opened:
-                    with contextlib.suppress(OSError):
-                        if folder is not None:
-                            numbers.add(self._watch.folder_once(folder, growth=growth))
-                for number in numbers:
-                    self._jobs.setdefault(number, set()).add(job_uid)
-                for number in self._numbers.pop(job_uid, set()) - numbers:
-                    self._leave(number, job_uid)
-                if numbers:
-                    self._numbers[job_uid] = numbers
+        numbers = {self._watch_folder(job_uid, place) for place in places}
+        with self._lock:
+            before = self._numbers.pop(job_uid, set())
+            for number in before - numbers:
+                self._leave(number, job_uid)
+            if before & numbers:
+                self._numbers[job_uid] = before & numbers
 
     def forget(self, job_uid: str) -> None:
         """Watch a job no more."""
@@ -69,7 +61,22 @@ class FileWatch:
 
     def close(self) -> None:
         """Watch nothing more."""
-        self._watch.close()
+        with self._lock:
+            self._watch.close()
+
+    def _watch_folder(self, job_uid: str, place: Place) -> int | None:
+        """Watch a folder, which is open meanwhile and no longer."""
+        opened, growth = place
+        with opened as folder, self._lock:
+            if folder is None:
+                return None
+            try:
+                number = self._watch.folder_once(folder, growth=growth)
+            except OSError:
+                return None
+            self._jobs.setdefault(number, set()).add(job_uid)
+            self._numbers.setdefault(job_uid, set()).add(number)
+            return number
 
     def _leave(self, number: int, job_uid: str) -> None:
         jobs = self._jobs.get(number, set())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,3 +77,30 @@ def test_no_link_is_followed_and_what_is_gone_is_left_out(watch: FileWatch, tmp_
     watch.watch("uid", [(opened_folder(roots, path), True) for path in paths])
     (elsewhere / "new").write_bytes(b"")
     assert watch.changed() == set()
+
+
+def test_folders_that_lie_deep_take_few_descriptors(watch: FileWatch, tmp_path: Path) -> None:
+    """A user chooses how deep an output path is: the server has descriptors for other users, too."""
+    below = ["a"] * 400
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for part in below:
+        os.mkdir(part, dir_fd=descriptor)
+        inner = os.open(part, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    names = [f"{number}" for number in range(16)]
+    for name in names:
+        os.mkdir(name, dir_fd=descriptor)
+    roots = [Root("fds://b/deep", tmp_path, below)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
+    try:
+        for name in names:
+            paths = [f"fds://b/deep/{one}" for one in names]
+            watch.watch("uid", [(opened_folder(roots, path), True) for path in paths])
+            os.mkdir(f"{name}/new", dir_fd=descriptor)
+            assert watch.changed() == {"uid"}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(descriptor)
