@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from cloud_ml.controller.results.progress import ProgressEvents
 from cloud_ml.controller.runtime.changes import WatchedKind
@@ -49,6 +50,8 @@ _REST = 10
 """After a look, nobody looks at the files of that job for so many times as long as it took: its
 folders may have as many names as it likes.
 """
+_LOOKS = 2
+"""Looks at files of jobs of one organisation at a time."""
 _LONGEST_PERIOD_S = 20.0
 _QUICK_S = 0.5
 """A pass waits so long for the manifest of inputs of a job that has ended."""
@@ -126,6 +129,10 @@ class MetricController:
         self._files = files
         self._files_period_s = files_period_s
         self._due: dict[str, _Due] = {}
+        self._looks: dict[str, asyncio.Task[_Due]] = {}
+        """Those at files of jobs that are under way, or whose result no pass has seen."""
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """Of organisations."""
         self._changed: set[str] = set()
         """Jobs in whose files something is new."""
         self._store = store
@@ -158,8 +165,11 @@ class MetricController:
         )
 
     def _end(self) -> None:
+        """Watch nothing more: another server may lead when the jobs end."""
         self._queue = None
-        self._revisions.clear()
+        self._looks.clear()
+        for uid in [*self._due, *self._revisions]:
+            self._leave(uid)
 
     def note_pass(self, job: TrainJobRecord) -> None:
         """The controller of jobs, which this server leads too, leaves a job as it is now."""
@@ -167,7 +177,7 @@ class MetricController:
         if self._queue is None:
             return
         if job.status.phase.terminal or job.delete_requested_at is not None:
-            if self._queue.is_taken(uid):  # a look is under way: another one follows, and leaves it
+            if self._queue.is_taken(uid):  # a pass is under way: another one follows, and leaves it
                 self._queue.add(uid)
             else:
                 self._leave(uid)
@@ -195,29 +205,66 @@ class MetricController:
             return ReconcileResult(0, self._clock() + timedelta(milliseconds=1))
         self._tell(job)
         begin_step("read its files")
-        return ReconcileResult(0, await self._read_files(job))
+        due = await self._read_files(job)
+        return ReconcileResult(0, None if due is None else self._next_read(uid, due))
 
-    async def _read_files(self, job: TrainJobRecord) -> datetime:
-        """Read event files and logs of a job that lives, if it is time. Returns when it is next."""
+    async def _read_files(self, job: TrainJobRecord) -> _Due | None:
+        """Have event files and logs of a job that lives read, if it is time.
+
+        Returns when they are to be read next; ``None`` while they are read: that queues the job at
+        its end.
+        """
         now, uid = self._clock(), job.key.uid
         due = self._due.get(uid)
+        look = self._looks.get(uid)
         if due is None:  # it has just begun; many are over before there is anything to read
             first = now + timedelta(seconds=self._files_period_s)
             due = _Due(first, now, now, self._files_period_s)
             await self._offload(self._files.watch, job)
-        elif now >= self._next_read(uid, due):
-            self._changed.discard(uid)
-            whole, new = await self._offload.long(job.key.org, self._files.collect, job)
-            if new:
-                self._tell(job)
+        elif look is not None:
+            if not look.done():
+                return None
+            del self._looks[uid]
+            due = look.result()
             if self._progress is not None:
                 await self._progress.tell(job)
-            period = self._files_period_s if new else min(due.period_s * 1.5, _LONGEST_PERIOD_S)
-            begun, now = now, self._clock()
-            wait = timedelta(seconds=period) if whole else timedelta(milliseconds=1)
-            due = _Due(now + wait, now + _REST * (now - begun), now, period)
+        elif now >= self._next_read(uid, due):
+            self._begin_look(job, due)
+            return None
         self._due[uid] = due
-        return self._next_read(uid, due)
+        return due
+
+    def _begin_look(self, job: TrainJobRecord, due: _Due) -> None:
+        """Read files beside the passes. How long it takes, and waits for others of its organisation,
+        is up to the tenant, and passes of other jobs are not to wait for it.
+        """
+        uid, queue = job.key.uid, self._queue
+        look = self._looks[uid] = asyncio.create_task(self._look(job, due))
+
+        def end(look: asyncio.Task[_Due]) -> None:
+            if not look.cancelled():
+                look.exception()  # the next pass raises it, if there is one
+            if self._queue is not queue:  # the term is over
+                self._files.forget(uid)
+            elif queue is not None:
+                queue.add(uid)
+
+        look.add_done_callback(end)
+
+    async def _look(self, job: TrainJobRecord, due: _Due) -> _Due:
+        org = job.key.org
+        if (turns := self._turns.get(org)) is None:
+            turns = self._turns[org] = asyncio.Semaphore(_LOOKS)
+        async with turns:
+            begun = self._clock()
+            self._changed.discard(job.key.uid)
+            whole, new = await self._offload.long(org, self._files.collect, job)
+        if new:
+            self._tell(job)
+        period = self._files_period_s if new else min(due.period_s * 1.5, _LONGEST_PERIOD_S)
+        now = self._clock()
+        wait = timedelta(seconds=period) if whole else timedelta(milliseconds=1)
+        return _Due(now + wait, now + _REST * (now - begun), now, period)
 
     def _next_read(self, uid: str, due: _Due) -> datetime:
         """When the files of a job are to be read: sooner if something is new in them."""
@@ -270,6 +317,10 @@ class MetricController:
 
     def _leave(self, uid: str) -> None:
         self._urgent.discard(uid)
+        look = self._looks.get(uid)
+        if look is not None and not look.done():  # it queues the job at its end
+            return
+        self._looks.pop(uid, None)
         self._collection.forget(uid)
         self._files.forget(uid)
         self._due.pop(uid, None)

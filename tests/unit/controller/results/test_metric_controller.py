@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -184,6 +185,69 @@ async def test_a_job_whose_files_have_changed_is_read_when_it_is_time(*, urgent:
     (due,) = [place.controller._next_read(uid, due) for due in place.controller._due.values()]
     waited = (due - begun).total_seconds()
     assert waited < 60 if urgent else waited >= 3600
+
+
+@pytest.mark.parametrize("over", [False, True])
+async def test_passes_do_not_wait_for_a_look_at_files_and_follow_it(
+    monkeypatch: pytest.MonkeyPatch, *, over: bool
+) -> None:
+    """How long it takes is up to the tenant: two such jobs would hold up all others."""
+    place, ends = Place(), threading.Event()
+    controller, uid = place.controller, place.job.key.uid
+    queue = controller._queue = KeyedQueue()
+    monkeypatch.setattr(controller._files, "collect", lambda _: (ends.wait(60), True))
+    controller._files_period_s = 0.0
+    await place.stands(Phase.RUNNING, 1)
+    async with asyncio.timeout(30):
+        await controller.reconcile(uid)
+        for phase in (Phase.STOPPING, Phase.SUCCEEDED) if over else ():
+            place.commit(phase, 1)
+            controller.note_pass(place.job)
+            await controller.reconcile(uid)
+        ends.set()
+        assert await queue.take() == uid
+        again = (await controller.reconcile(uid)).again
+    assert (again is None, controller._due == {}, controller._looks) == (over, over, {})
+
+
+async def test_a_look_that_fails_fails_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+    controller, uid = place.controller, place.job.key.uid
+    queue = controller._queue = KeyedQueue()
+    controller._files_period_s = 0.0
+
+    def fail(_: TrainJobRecord) -> tuple[bool, bool]:
+        raise OSError("no disk")
+
+    monkeypatch.setattr(controller._files, "collect", fail)
+    await place.stands(Phase.RUNNING, 1)
+    await controller.reconcile(uid)
+    async with asyncio.timeout(30):
+        assert await queue.take() == uid
+    with pytest.raises(OSError, match="no disk"):
+        await controller.reconcile(uid)
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+async def test_nothing_is_watched_after_a_term(
+    monkeypatch: pytest.MonkeyPatch, *, looked_at: bool
+) -> None:
+    place, ends = Place(), threading.Event()
+    controller, uid, collect = place.controller, place.job.key.uid, place.controller._files.collect
+    controller._queue = KeyedQueue()
+    controller._files_period_s = 0.0
+    monkeypatch.setattr(controller._files, "collect", lambda job: ends.wait(60) and collect(job))
+    await place.stands(Phase.RUNNING, 1)
+    looks = []
+    if looked_at:
+        await controller.reconcile(uid)
+        looks = list(controller._looks.values())
+    assert (place.engine._watched, place.engine._watched_files) == ({uid}, {uid})
+    controller._end()
+    ends.set()
+    await asyncio.gather(*looks)
+    await asyncio.sleep(0)  # a callback of the look
+    assert (place.engine._watched, place.engine._watched_files) == (set(), set())
 
 
 async def test_a_job_is_looked_at_a_moment_after_a_pass_has_seen_that_it_runs() -> None:
