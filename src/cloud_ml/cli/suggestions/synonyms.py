@@ -285,7 +285,6 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "cloudml config": {
         "current-context": "use: cloudml config list",
-        "set": "use: cloudml config init NAME",
     },
     "cloudml secret": {
         "get": "a value is never shown again; use: cloudml secret describe NAME",

@@ -131,8 +131,8 @@ class MetricController:
         self._due: dict[str, _Due] = {}
         self._looks: dict[str, asyncio.Task[_Due]] = {}
         """Those at files of jobs that are under way, or whose result no pass has seen."""
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """Of organisations."""
+        self._look_limits: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By organisation."""
         self._changed: set[str] = set()
         """Jobs in whose files something is new."""
         self._store = store
@@ -253,9 +253,9 @@ class MetricController:
 
     async def _look(self, job: TrainJobRecord, due: _Due) -> _Due:
         org = job.key.org
-        if (turns := self._turns.get(org)) is None:
-            turns = self._turns[org] = asyncio.Semaphore(_LOOKS)
-        async with turns:
+        if (limit := self._look_limits.get(org)) is None:
+            limit = self._look_limits[org] = asyncio.Semaphore(_LOOKS)
+        async with limit:
             begun = self._clock()
             self._changed.discard(job.key.uid)
             whole, new = await self._offload.long(org, self._files.collect, job)
