@@ -158,13 +158,20 @@ def set_default(name: str) -> None:
 
 
 @config.command("set")
-@click.argument("setting", metavar="git", type=click.Choice(["git"]))
-@click.argument("value", metavar="on|off", type=click.Choice(["on", "off"]))
+@click.argument("setting", metavar="git")
+@click.argument("value", metavar="on|off")
 def set_value(setting: str, value: str) -> None:
     """Keep facts of git with your jobs (`git on`, the default), or nothing of it (`git off`).
 
     CLOUDML_NO_GIT goes before this, and --no-git before both.
     """
+    if setting != "git":
+        raise click.UsageError(
+            f"there is no setting {setting!r} to set, only git; server and keys are those of a "
+            "context: cloudml config init NAME"
+        )
+    if value not in ("on", "off"):
+        raise click.UsageError(f"git is {value!r}; allowed is on or off")
     from cloud_ml.sdk.config import config_path, read_configuration, write_configuration
 
     path = config_path()

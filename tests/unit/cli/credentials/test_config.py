@@ -171,7 +171,9 @@ def test_a_setting_leaves_out_git_and_stays_when_contexts_change(
     assert offline("config", "set", "git", "on").exit_code == 0
     assert "git" not in json.loads(settings.read_text())
     wrong = offline("config", "set", "git", "maybe")
-    assert (wrong.exit_code, "'on', 'off'" in wrong.stderr) == (2, True), wrong.stderr
+    assert (wrong.exit_code, "allowed is on or off" in wrong.stderr) == (2, True), wrong.stderr
+    other = offline("config", "set", "endpoint", "http://127.0.0.1")
+    assert (other.exit_code, "cloudml config init NAME" in other.stderr) == (2, True), other.stderr
     settings.write_text('{"git": "no"}')
     refused = offline("config", "show")
     assert "git is 'no'; allowed is true or false" in refused.stderr
