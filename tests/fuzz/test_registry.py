@@ -154,7 +154,6 @@ NOT_FUZZED = {
     "models.services.model_files": "how a text begins, within 256 bytes and by two patterns of bounded length",
     "models.jobs.outputs": "whether a folder is named by a number, as in `a.isdigit()`; nothing is "
     "converted",
-    "usecases.studies.outputs": "whether a folder is named by a number; nothing is converted",
     "settings.gateway": "a setting of the operator: words and numbers, see `test_settings.py`",
     "settings.server": "an address that the operator has set",
     "sdk.storage.downloads": "a length that http.client has checked",
