@@ -218,7 +218,7 @@ class MetricController:
         due = self._due.get(uid)
         look = self._looks.get(uid)
         if due is None:  # it has just begun; many are over before there is anything to read
-            first = now + timedelta(seconds=self._files_period_s)
+            first = now + timedelta(seconds=self._period_of_files(uid))
             due = _Due(first, now, now, self._files_period_s)
             await self._offload(self._files.watch, job)
         elif look is not None:
@@ -270,10 +270,14 @@ class MetricController:
         """When the files of a job are to be read: sooner if something is new in them."""
         if uid not in self._changed:
             return due.at
-        period_s = self._files_period_s
+        soon = due.read_at + timedelta(seconds=self._period_of_files(uid))
+        return min(due.at, max(due.not_before, soon))
+
+    def _period_of_files(self, uid: str) -> float:
+        """Seconds between two looks at files in which something is new."""
         if uid in self._urgent:
-            period_s = min(period_s, _URGENT_FILES_S * len(self._urgent))
-        return min(due.at, max(due.not_before, due.read_at + timedelta(seconds=period_s)))
+            return min(self._files_period_s, _URGENT_FILES_S * len(self._urgent))
+        return self._files_period_s
 
     def step_aside(self, uid: str) -> None:
         """See ``Reconciler``. Nobody waits in a line for it."""

@@ -419,11 +419,12 @@ def _begin_phase(
     moved = status.moved(
         phase, started_at=status.started_at or started, reason=Reason.STARTED, message=""
     )
-    begun = [
-        *attempt_events.notices(gang, now),
-        Event(now, Reason.STARTED, attempt_events.started_sentence(gang)),
-    ]
-    events = [*(begun if phase is Phase.RUNNING else ()), *attempt_events.ends(status, gang, now)]
+    sentence = attempt_events.started_sentence(gang)
+    if phase is Phase.FINISHING:  # perhaps nobody has looked since the attempt began
+        sentence = sentence.replace(" is running", " ran")
+    begun = [*attempt_events.notices(gang, now), Event(now, Reason.STARTED, sentence)]
+    told = status.phase is Phase.RUNNING
+    events = [*(() if told else begun), *attempt_events.ends(status, gang, now)]
     return Decision(status=with_findings(moved, gang), events=events)
 
 

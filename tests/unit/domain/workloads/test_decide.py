@@ -569,6 +569,15 @@ def test_of_a_prepare_command_that_took_too_much_memory_no_task_is_told() -> Non
     assert said == [(Reason.OUT_OF_MEMORY, why)]
 
 
+@pytest.mark.parametrize(
+    ("before", "said"), [(Phase.STARTING, ["attempt 1 ran on box"]), (Phase.RUNNING, [])]
+)
+def test_an_attempt_that_finishes_at_the_first_look_has_run(before: Phase, said: list[str]) -> None:
+    gang = replace(gang_in(GangState.FINISHING), node="box")
+    told = look(job_in(before), gang).events
+    assert [event.message for event in told if event.reason is Reason.STARTED] == said
+
+
 def test_nobody_is_told_of_lost_files_who_wanted_none() -> None:
     job = job_in(Phase.RUNNING, fields={"outputs": []})
     ended = look(job, replace(GOOD, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))
