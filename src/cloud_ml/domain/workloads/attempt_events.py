@@ -85,7 +85,7 @@ def beginning(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> list
         return notices(gang, started)
     return [
         *notices(gang, started),
-        Event(started, Reason.STARTED, started_sentence(gang).replace(" is running", " ran")),
+        Event(started, Reason.STARTED, started_sentence(gang, over=True)),
         *restarts,
     ]
 
@@ -97,10 +97,11 @@ def notices(gang: ObservedGang, at: datetime) -> list[Event]:
     return [Event(at, Reason.ENVIRONMENT_NOTICE, notice) for notice in gang.notices]
 
 
-def started_sentence(gang: ObservedGang) -> str:
-    """That an attempt runs, in what and where."""
+def started_sentence(gang: ObservedGang, *, over: bool = False) -> str:
+    """That an attempt runs, or ran if its code is ``over``, in what and where."""
+    verb = "ran" if over else "is running"
     runtime = f" in {gang.runtime}" if gang.runtime else ""
-    return f"attempt {gang.attempt} is running{runtime}" + (f" on {gang.node}" if gang.node else "")
+    return f"attempt {gang.attempt} {verb}{runtime}" + (f" on {gang.node}" if gang.node else "")
 
 
 def unsaved_files(job: WorkloadRecord, gang: ObservedGang, at: datetime) -> list[Event]:

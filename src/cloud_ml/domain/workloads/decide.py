@@ -419,9 +419,8 @@ def _begin_phase(
     moved = status.moved(
         phase, started_at=status.started_at or started, reason=Reason.STARTED, message=""
     )
-    sentence = attempt_events.started_sentence(gang)
-    if phase is Phase.FINISHING:  # perhaps nobody has looked since the attempt began
-        sentence = sentence.replace(" is running", " ran")
+    # At Finishing, perhaps nobody has looked since the attempt began.
+    sentence = attempt_events.started_sentence(gang, over=phase is Phase.FINISHING)
     begun = [*attempt_events.notices(gang, now), Event(now, Reason.STARTED, sentence)]
     told = status.phase is Phase.RUNNING
     events = [*(() if told else begun), *attempt_events.ends(status, gang, now)]
