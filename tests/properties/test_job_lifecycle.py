@@ -36,11 +36,11 @@ from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, RestartTask, StopGang
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
-from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.gangs import TaskRestarts
 from cloud_ml.domain.workloads.memory_growth import in_force, reserve_memory
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import PLACE_LOST, Reason
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired, RequestedRestart, change_workload
 from cloud_ml.engines.base import Capacity, JobPaths
 from cloud_ml.engines.fake import FakeEngine, Machine

@@ -28,8 +28,8 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
-from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.engines.gang import TrainerSource
 from cloud_ml.models.jobs.train_job import TrainJob

@@ -29,8 +29,8 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD
-from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import WorkloadStatus
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.probe import Findings

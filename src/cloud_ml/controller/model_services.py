@@ -26,8 +26,8 @@ from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
 from cloud_ml.domain.services.spec import LoadRetries, ReplicaSpec, RequestLimits
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
-from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import UNFINISHED
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import TryAgain

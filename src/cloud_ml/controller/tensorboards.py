@@ -19,8 +19,8 @@ from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD, TensorBoardRecord, TensorBoardSpec
-from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import UNFINISHED
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.engines.base import Engine

@@ -18,8 +18,8 @@ from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Event
-from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import UNFINISHED, Phase
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.engines.base import Engine
 from cloud_ml.observability.metrics import Metrics, Reading
 from cloud_ml.settings import ControllerSettings

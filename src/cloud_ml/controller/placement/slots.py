@@ -13,9 +13,9 @@ from cloud_ml.controller.placement.capacity import shortage
 from cloud_ml.controller.placement.task_ports import TaskPorts
 from cloud_ml.domain import quotas
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
-from cloud_ml.domain.workloads.decide import WaitsFor
 from cloud_ml.domain.workloads.memory_growth import MemoryLimits, reserve_memory, with_memory
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.queueing import WaitsFor
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadRecord
 from cloud_ml.domain.workloads.spec import WorkloadSpec

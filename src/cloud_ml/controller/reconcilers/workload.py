@@ -15,12 +15,14 @@ from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.records import Decision, Event, Kind, Record
 from cloud_ml.domain.workloads import memory_growth, resizing
-from cloud_ml.domain.workloads.decide import Rules, decide, starts_again
+from cloud_ml.domain.workloads.decide import decide
 from cloud_ml.domain.workloads.end import saving_outputs
 from cloud_ml.domain.workloads.memory_growth import MoreMemory
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
+from cloud_ml.domain.workloads.queueing import starts_again
 from cloud_ml.domain.workloads.record import WorkloadDecision
 from cloud_ml.domain.workloads.resizing import Growth
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.domain.workloads.worlds import NO_WORLD, World
 from cloud_ml.engines.base import Engine

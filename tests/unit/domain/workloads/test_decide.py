@@ -12,7 +12,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess, UnsavedFiles
 from cloud_ml.domain.records import Decision, EventType
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, RestartTask, StopGang
-from cloud_ml.domain.workloads.decide import Rules, WaitsFor, decide
+from cloud_ml.domain.workloads.decide import decide
 from cloud_ml.domain.workloads.end import saving_outputs
 from cloud_ml.domain.workloads.gangs import ON_REQUEST, restart_process
 from cloud_ml.domain.workloads.phases import (
@@ -24,8 +24,10 @@ from cloud_ml.domain.workloads.phases import (
     WorkloadStatus,
 )
 from cloud_ml.domain.workloads.progress import NO_END, Milestone
+from cloud_ml.domain.workloads.queueing import WaitsFor
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
 from cloud_ml.domain.workloads.record import WorkloadDecision, WorkloadRecord
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired, RequestedRestart, change_workload
 from cloud_ml.models import codec
 from support.jobs import NOW, gang_in, job_in, restarted_after

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
-from cloud_ml.domain.workloads.decide import Rules, decide
+from cloud_ml.domain.workloads.decide import decide
 from cloud_ml.domain.workloads.phases import Phase, TaskStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadDecision, WorkloadRecord
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired
 from support.jobs import NOW, gang_in, job_in
 

@@ -9,11 +9,12 @@ import pytest
 
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
-from cloud_ml.domain.workloads.decide import Rules, decide
+from cloud_ml.domain.workloads.decide import decide
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadRecord
 from cloud_ml.domain.workloads.recovery import Recoveries, Recovery, lost_work_s, with_recovery
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec
 from support.jobs import NOW, gang_in, job_in, wanted

@@ -10,11 +10,12 @@ import pytest
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads import memory_growth
-from cloud_ml.domain.workloads.decide import Rules, decide
+from cloud_ml.domain.workloads.decide import decide
 from cloud_ml.domain.workloads.memory_growth import MoreMemory, in_force, with_memory
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadDecision
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired
 from support.jobs import NOW, gang_in, job_in
 

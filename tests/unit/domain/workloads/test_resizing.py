@@ -11,11 +11,12 @@ import pytest
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.actions import StopGang
-from cloud_ml.domain.workloads.decide import Rules, decide
+from cloud_ml.domain.workloads.decide import decide
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadDecision
 from cloud_ml.domain.workloads.resizing import Growth
+from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec
 from support.jobs import NOW, gang_in, job_in, restarted_after, wanted
