@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import selectors
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from cloud_ml import failpoints
-from cloud_ml.domain.observed import GangState, ObservedProcess
-from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
+from cloud_ml.domain.observed import ObservedProcess
 from cloud_ml.domain.workloads.gangs import (
     NO_RESTARTS,
     AfterEnd,
@@ -23,29 +20,27 @@ from cloud_ml.domain.workloads.gangs import (
     explain_no_restart,
     next_to_start,
     restart_delay_s,
-    restart_process,
     too_many_failed,
 )
 from cloud_ml.domain.workloads.hangs import restarts_after_hang
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.domain.workloads.recovery import with_recovery
 from cloud_ml.engines.gang import ProcessPlan
-from cloud_ml.engines.local.logs.merged_log import write_line
 from cloud_ml.engines.local.processes import launch, proctree
 from cloud_ml.engines.local.processes.limits import Verdict, signal_name
+from cloud_ml.engines.local.supervisor import task_signals
 from cloud_ml.engines.local.supervisor.attempt import StagedAttempt
 from cloud_ml.engines.local.supervisor.end_findings import EndFindings
 from cloud_ml.engines.local.supervisor.gang_end import GangEnd
+from cloud_ml.engines.local.supervisor.gang_stop import GangStop
 from cloud_ml.engines.local.supervisor.hang_watch import HangWatch
 from cloud_ml.engines.local.supervisor.launcher_failure import out_of_memory_beside
 from cloud_ml.engines.local.supervisor.recovery_clock import RecoveryClock
 from cloud_ml.engines.local.supervisor.running_task import Looks, RunningTask
-from cloud_ml.engines.local.supervisor.stop_order import StopOrder
+from cloud_ml.engines.local.supervisor.task_output import FIRST_OUTPUT_S, TaskOutput
+from cloud_ml.engines.local.supervisor.task_restarter import TaskRestarter
 from cloud_ml.engines.local.supervisor.task_starter import TaskStarter
 
 _KILL_LIMIT_S = 30.0
-_SPOKEN_S = 0.02
-"""That a gang has said its first words is told so long after them, unless it has ended."""
 _PROGRESS_S = 0.001
 """That a task has ended while others run is told within so many seconds for each task of the gang.
 A report names all of them: of a thousand, one a second does. What was not told when a supervisor is
@@ -99,13 +94,21 @@ class RunningTasks:
         )
         self._end = GangEnd(several=len(plans) > 1, is_array=attempt.gang.array is not None)
         self._end.verdict = verdict
-        self._kill_at = kill_at
+        self._stop = GangStop(attempt, kill_at)
         self.tasks: list[RunningTask] = []
         self._waiting: list[ProcessPlan] = []
         self._known: dict[str, ObservedProcess] = {}
         self._next_start_at: float | None = None
         self._looks = Looks()
-        self._stop_order = StopOrder(attempt.gang.stopped_last)
+        self._output = TaskOutput(attempt, self._hangs)
+        self._restarter = TaskRestarter(
+            attempt,
+            self._starter,
+            self._output,
+            attend=self._attend,
+            publish=lambda: attempt.reporter.publish(processes=self.observed),
+            publish_soon=self._publish_soon,
+        )
 
     @property
     def verdict(self) -> Verdict | None:
@@ -150,7 +153,7 @@ class RunningTasks:
         """From here on, hear what a started process says, and that it ends."""
         selector = self._attempt.selector
         task.group.attach(task.launched.pid)
-        selector.register(task.launched.output, selectors.EVENT_READ, (self._read_output, task))
+        selector.register(task.launched.output, selectors.EVENT_READ, (self._output.read, task))
         for end in task.launched.ends:
             selector.register(end, selectors.EVENT_READ, (self._collect, task))
         channel, task.launched.channel = task.launched.channel, None
@@ -165,13 +168,12 @@ class RunningTasks:
         times += [task.restart_at for task in self.tasks if task.restart_at is not None]
         times += [task.kill_at for task in self.tasks if task.kill_at is not None]
         moments = (
-            self._kill_at,
-            self._stop_order.due_at,
             self._hang_due_at(),
             self._hangs.kill_at,
             self._next_start_at,
             self._attempt.stage.checkpoints.renamed.due_at,
         )
+        times += self._stop.due_at
         return times + [moment for moment in moments if moment is not None]
 
     def do_due(self, now: float) -> None:
@@ -188,23 +190,20 @@ class RunningTasks:
             self._hangs.end_what_hangs(self.tasks, now)
         for task in self.tasks:
             if task.restart_at is not None and now >= task.restart_at:
-                self._restart(task)
+                self._restarter.restart(task)
         if self._next_start_at is not None and now >= self._next_start_at:
             self._start_waiting()
 
     def stop_due(self, now: float) -> None:
         """Tell those to stop whose turn has come, and kill those whose time to end is over."""
-        self._tell_next(now)
-        if self._kill_at is not None and now >= self._kill_at:
-            self._kill_at = None
-            self._kill(self.tasks)
+        self._stop.do_due(self.tasks, now)
         for task in self.tasks:
             if task.kill_at is not None and now >= task.kill_at:
                 task.kill_at = None
-                self._kill([task])
+                task_signals.kill([task])
         if self._hangs.kill_at is not None and now >= self._hangs.kill_at:
             self._hangs.kill_at = None
-            self._kill([task for task in self.tasks if task.hung])
+            task_signals.kill([task for task in self.tasks if task.hung])
 
     def dump_stacks(self, names: Sequence[str], now: float) -> None:
         """Have the processes of these tasks show their stacks in the log, one after the other."""
@@ -228,24 +227,7 @@ class RunningTasks:
             if reports != task.reports:
                 task.reports, task.activity = reports, task.activity.spoken(now)
         if task.exceeded is not None:
-            self._kill([task])  # what follows for the others is decided when it has ended
-
-    def _read_output(self, task: RunningTask) -> None:
-        try:
-            data = os.read(task.launched.output, 1 << 18)
-        except BlockingIOError:
-            return
-        if not data:
-            self._attempt.selector.unregister(task.launched.output)
-            return
-        task.log.write(data)
-        if self._hangs.watches and self._attempt.stack_dumps.due_at is None:
-            # Stacks that somebody asked for are no sign of life.
-            task.activity = task.activity.spoken(time.monotonic())
-        reporter = self._attempt.reporter
-        if reporter.report.state is GangState.RUNNING and "output" not in reporter.report.stages:
-            reporter.reach("output")
-            reporter.publish_within(_SPOKEN_S)
+            task_signals.kill([task])  # what follows for the others is decided when it has ended
 
     # ---- the end of a process
 
@@ -337,7 +319,7 @@ class RunningTasks:
         other, exceeded = cause
         self._end.ended_by, other.exceeded = other.plan.name, exceeded
         if other.exit is None:
-            self._kill([other])
+            task_signals.kill([other])
         else:
             other.observed = replace(
                 other.observed, reason=exceeded.reason, message=exceeded.message
@@ -348,7 +330,7 @@ class RunningTasks:
         """Report ends that did not end the gang; of many tasks, some together."""
         reporter = self._attempt.reporter
         reporter.update(processes=self.observed)
-        reporter.publish_within(max(_SPOKEN_S, _PROGRESS_S * len(self._plans)))
+        reporter.publish_within(max(FIRST_OUTPUT_S, _PROGRESS_S * len(self._plans)))
 
     # ---- starting later
 
@@ -359,64 +341,7 @@ class RunningTasks:
         task = next((one for one in self.tasks if one.plan.name == name), None)
         if task is None or task.over or not task.runs_code or self.verdict is not None:
             return
-        if number <= task.observed.requested_restarts:
-            return
-        task.observed = replace(task.observed, requested_restarts=number)
-        # The report has the request before it is fulfilled: nobody leaves it once more.
-        self._attempt.reporter.publish(processes=self.observed)
-        failpoints.here("task_restart.request.taken")
-        if task.exit is not None:
-            task.restart_at = time.monotonic()
-            return
-        task.asked_to_restart, task.kill_at = True, time.monotonic() + grace_s
-        if grace_s > 0:
-            self._attempt.stage.leave_notice(name, Reason.RESTARTING, grace_s)
-            self._terminate(task)
-
-    def _restart(self, task: RunningTask) -> None:
-        """Start a task again, as soon as no process of its predecessor lives.
-
-        The report has the restart before it happens: whoever reads it never counts too few.
-        """
-        # At each look: what was just being forked when the last signals were sent gets this one.
-        task.limiter.kill()
-        if not launch.is_gone(task.launched) or task.group.processes():
-            task.restart_at = task.looks.next_at()
-            return
-        stage, recovery, ended = self._attempt.stage, task.recovery, task.observed
-        if recovery is not None:
-            recovery.note_gone()
-        self._drain_output(task)
-        task.launched.close()
-        if task.asked_to_restart:
-            stage.remove_notice(task.plan.name)
-        task.asked_to_restart = False
-        checkpoint = stage.checkpoints.newest()
-        task.observed = restart_process(task.observed, datetime.now(UTC), checkpoint)
-        count, why = task.observed.restarts, task.observed.last_end
-        write_line(task.log, f"cloudml: {task.plan.name} starts again ({count}): {why}")
-        self._attempt.reporter.publish(processes=self.observed)
-        failpoints.here("supervisor.restart.before")
-        own = {"CLOUDML_TASK_RESTART": str(count)}
-        if checkpoint is not None:
-            own["CLOUDML_RESTORE_FROM"] = stage.checkpoints.path_of(checkpoint)
-        task.plan = replace(task.plan, environment={**task.plan.environment, **own})
-        task.restart_at, task.exit, task.exceeded, task.hung = None, None, None, False
-        task.looks.begin()
-        self._starter.start_again(task)
-        self._attend(task)
-        if recovery is not None:
-            self._note_recovery(recovery, ended, checkpoint)
-        failpoints.here("supervisor.restart.after")
-
-    def _note_recovery(
-        self, clock: RecoveryClock, ended: ObservedProcess, checkpoint: NotedCheckpoint | None
-    ) -> None:
-        """Report what the end of a task has cost, with what is reported next."""
-        reporter = self._attempt.reporter
-        recovery = clock.recovery(ended, checkpoint)
-        reporter.update(recoveries=with_recovery(reporter.report.recoveries, recovery))
-        self._publish_soon()
+        self._restarter.take_request(task, number, grace_s)
 
     def _start_waiting(self) -> None:
         """Start processes that wait for a place, in groups of which nothing lives any more."""
@@ -438,7 +363,7 @@ class RunningTasks:
         return launch.is_gone(task.launched) and not task.group.processes()
 
     def _start_in_group_of(self, ended: RunningTask, plan: ProcessPlan) -> None:
-        self._release(ended)
+        self._output.release(ended)
         self.tasks.remove(ended)
         self._known[ended.plan.name] = ended.observed
         self._waiting.remove(plan)
@@ -465,80 +390,19 @@ class RunningTasks:
             if task.restart_at is not None:
                 task.restart_at = None
                 task.observed = replace(task.observed, restarting=False)
-        now = time.monotonic()
-        kill_at = now + grace_s
-        self._kill_at = min(self._kill_at, kill_at) if self._kill_at is not None else kill_at
-        if grace_s > 0:
-            self._leave_notices(why or verdict.reason, grace_s)
-            self._stop_order.begin(self._kill_at, grace_s)
-            self._tell_next(now)
-
-    def _tell_next(self, now: float) -> None:
-        """Tell those to stop that are not told yet and whose turn has come."""
-        living = {task.plan.name: task for task in self.tasks if task.exit is None}
-        for name in self._stop_order.take([*living], now):
-            self._terminate(living[name])
-
-    def _terminate(self, task: RunningTask) -> None:
-        if task.exit is None and not task.hung:  # it is about to show its stacks
-            pid = task.main_process(sandboxed=self._attempt.sandboxed)
-            proctree.send(pid, signal.SIGTERM)
+        self._stop.begin(self.tasks, grace_s, why or verdict.reason)
 
     def stop_sooner(self, grace_s: float, why: str) -> bool:
         """Leave tasks that stop less time; false if none waits to be killed."""
-        if self._kill_at is None:
-            return False
-        self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
-        self._stop_order.shorten(self._kill_at, grace_s)
-        self._leave_notices(why, grace_s)
-        return True
+        return self._stop.shorten(self.tasks, grace_s, why)
 
     def end_rest(self) -> None:
         """End daemons and grandchildren, and take what they and the pipe still hold."""
-        self._kill_at = None
+        self._stop.end()
         for task in self.tasks:
             if not task.released:
                 task.limiter.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
         for task in self.tasks:
-            self._release(task)
+            self._output.release(task)
         self._attempt.reporter.update(processes=self.observed)
-
-    def _leave_notices(self, why: str, grace_s: float) -> None:
-        for task in self.tasks:
-            if task.exit is None:
-                self._attempt.stage.leave_notice(task.plan.name, why, grace_s)
-
-    def _kill(self, tasks: Sequence[RunningTask]) -> None:
-        """End tasks at once, with all their processes that are known."""
-        for task in tasks:
-            if task.exit is None:
-                for pid in {task.launched.pid, *task.group.processes()}:
-                    proctree.send(pid, signal.SIGKILL)
-                task.limiter.kill()
-
-    def _release(self, task: RunningTask) -> None:
-        """Let go of what an ended process held."""
-        if task.released:
-            return
-        self._drain_output(task)
-        task.log.close()
-        task.launched.close()
-        if (
-            self._attempt.stage.network.of_tasks is None
-        ):  # else others are in the network of this one
-            self._attempt.listeners.forget(task.plan.name)
-        task.released = True
-
-    def _drain_output(self, task: RunningTask) -> None:
-        """Take what the pipe of an ended process still holds."""
-        selector = self._attempt.selector
-        while task.launched.output in selector.get_map():
-            before = task.log.written
-            self._read_output(task)
-            # The pipe reaches its end only when all writers have closed it, and a leftover
-            # process may still have it open. So stop when it is empty.
-            if task.log.written == before:
-                break
-        if task.launched.output in selector.get_map():
-            selector.unregister(task.launched.output)
