@@ -39,7 +39,7 @@ from cloud_ml.testing.state.samples import (
     once,
     race,
 )
-from cloud_ml.testing.state.tracking import add_run, log
+from cloud_ml.testing.state.tracking.samples import add_run, log
 from support.postgres import Postgres, running
 from support.server import RealServer, eventually, trainer
 from support.writing import WritingProcess, check_kept

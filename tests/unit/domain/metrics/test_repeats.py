@@ -12,7 +12,7 @@ from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import MetricLimits
 from cloud_ml.domain.tracking.runs import LogBatch, TrackingLimits
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.testing.state.tracking import add_run
+from cloud_ml.testing.state.tracking.samples import add_run
 
 _LIMITS = MetricLimits(series=2, points=100_000)
 _VALUES = st.tuples(

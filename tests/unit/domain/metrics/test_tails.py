@@ -17,7 +17,7 @@ from cloud_ml.domain.metrics.series import TAIL_POINTS, MetricLimits
 from cloud_ml.domain.tracking.runs import CLIENT_TASK, LogBatch, TrackingLimits
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, PointRange, ReportFile
-from cloud_ml.testing.state.tracking import add_run
+from cloud_ml.testing.state.tracking.samples import add_run
 
 _LIMITS = MetricLimits(series=2, points=100_000)
 _STEPS = st.none() | st.integers(0, 60)
