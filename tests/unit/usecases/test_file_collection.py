@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import os
@@ -430,3 +431,46 @@ def test_what_comes_before_the_folder_of_a_new_file_is_watched_is_read_at_once(
     monkeypatch.setattr(place.parser, "read_events", read_late)
     place.collection.collect(place.job)
     assert place.points() == [(1, 1.0), (2, 1.0)]
+
+
+@pytest.mark.anyio
+async def test_a_file_that_was_empty_when_it_was_found_is_heard_of_when_it_is_written() -> None:
+    place = Place()
+    place.write(path="work/runs/events.out.tfevents.1.host")
+    place.collect()
+    changes = place.collection.changes()
+    assert changes is not None
+    place.scalars(1, path="work/runs/events.out.tfevents.1.host")
+    async with asyncio.timeout(5):
+        assert await anext(changes) == place.job.key.uid
+
+
+@pytest.mark.anyio
+async def test_a_file_that_a_server_before_has_read_is_heard_of_when_it_grows() -> None:
+    place = Place()
+    place.scalars(1, path="work/runs/events.out.tfevents.1.host")
+    place.collect()
+    place.restart()
+    place.collect()
+    changes = place.collection.changes()
+    assert changes is not None
+    place.scalars(2, path="work/runs/events.out.tfevents.1.host")
+    async with asyncio.timeout(5):
+        assert await anext(changes) == place.job.key.uid
+
+
+@pytest.mark.anyio
+async def test_files_that_stay_empty_take_no_watch_from_one_that_grows() -> None:
+    place = Place()
+    for number in range(10):
+        place.write(path=f"work/empty-{number}/events.out.tfevents.1.host")
+    place.scalars(1, path="work/runs/events.out.tfevents.1.host")
+    place.collect()
+    for number in range(10, 20):
+        place.write(path=f"work/empty-{number}/events.out.tfevents.1.host")
+    place.collect()
+    changes = place.collection.changes()
+    assert changes is not None
+    place.scalars(2, path="work/runs/events.out.tfevents.1.host")
+    async with asyncio.timeout(5):
+        assert await anext(changes) == place.job.key.uid

@@ -21,7 +21,8 @@ class FakeMetrics:
         self.machine = machine
         self._watched: set[str] = set()
         self._reported: asyncio.Queue[str] = asyncio.Queue()
-        self._watched_files: set[str] = set()
+        self._watched_files: dict[str, tuple[set[str], set[str]]] = {}
+        """Job → the folders in which new names are heard of, and those in which growth is, too."""
         self._changed: asyncio.Queue[str] = asyncio.Queue()
 
     def report_metrics(self, key: GangKey, task: str, lines: bytes) -> None:
@@ -44,9 +45,12 @@ class FakeMetrics:
     def write_event_file(self, job_uid: str, path: str, data: bytes) -> None:
         """Have a job write to an event file."""
         files = self.machine.event_files.setdefault(job_uid, {})
+        names, growth = self._watched_files.get(job_uid, (set(), set()))
+        # A folder of which nothing was known appears in one above it.
+        new = path not in files and bool(names & {path[:at] for at in _slashes(path)})
         files[path] = files.get(path, b"") + data
-        if job_uid in self._watched_files:
-            self._watched_files.discard(job_uid)
+        if new or _folder_of(path) in growth:
+            self._watched_files.pop(job_uid)
             self._changed.put_nowait(job_uid)
 
     def watch_files(
@@ -58,11 +62,12 @@ class FakeMetrics:
         grown: Sequence[str] = (),
         log: GangKey | None = None,
     ) -> None:
-        del folders, recent, grown, log
-        self._watched_files.add(job_uid)
+        del log
+        growth = set(map(_folder_of, grown))
+        self._watched_files[job_uid] = ({*_roots(folders), *recent, *growth}, growth)
 
     def unwatch_files(self, job_uid: str) -> None:
-        self._watched_files.discard(job_uid)
+        self._watched_files.pop(job_uid, None)
 
     async def file_changes(self) -> AsyncIterator[str]:
         while True:
@@ -72,16 +77,14 @@ class FakeMetrics:
         self, job_uid: str, folders: Sequence[BucketFolder], since: datetime
     ) -> EventFiles:
         del since  # all are of this job
-        roots = ["work", *(f"fds://{one.bucket}/{one.prefix}".rstrip("/") for one in folders)]
         files = self.machine.event_files.get(job_uid, {})
-        return EventFiles(
-            [
-                EventFile(path, path.removeprefix(f"{root}/"), "file", len(data))
-                for root in roots
-                for path, data in files.items()
-                if path.startswith(f"{root}/")
-            ]
-        )
+        found = [
+            EventFile(path, path.removeprefix(f"{root}/"), "file", len(data))
+            for root in _roots(folders)
+            for path, data in files.items()
+            if path.startswith(f"{root}/")
+        ]
+        return EventFiles(found, recent=sorted({_folder_of(file.path) for file in found}))
 
     @contextlib.contextmanager
     def open_event_file(
@@ -114,6 +117,19 @@ class FakeMetrics:
     async def metric_changes(self) -> AsyncIterator[str]:
         while True:
             yield await self._reported.get()
+
+
+def _roots(folders: Sequence[BucketFolder]) -> list[str]:
+    """Where a job may write event files."""
+    return ["work", *(f"fds://{one.bucket}/{one.prefix}".rstrip("/") for one in folders)]
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _slashes(path: str) -> Iterator[int]:
+    return (at for at, character in enumerate(path) if character == "/")
 
 
 @contextlib.contextmanager

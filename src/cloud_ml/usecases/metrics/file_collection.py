@@ -71,7 +71,8 @@ def _state_of(position: FilePosition) -> _FileState:
 @dataclass
 class _Known:
     """Where the event files of a job are: the folders that changed last, and the files in which
-    something was new, one of each folder, the last behind the others.
+    something was new, one of each folder, the last behind the others. In front of them stand some
+    in which nothing was new: those that were just made, or that another server has read.
     """
 
     recent: Sequence[str] = ()
@@ -88,6 +89,20 @@ class _Known:
             del self.grown[path]
         return bool(new)
 
+    def add_quiet(self, paths: Sequence[str]) -> bool:
+        """Note files in which nothing was new, in the room that the others leave. Returns whether
+        one was not known.
+        """
+        folders: dict[str, str] = {}
+        for path in paths:
+            folders.setdefault(path.rpartition("/")[0], path)
+        for path in self.grown:
+            folders.pop(path.rpartition("/")[0], None)
+        room = max(0, _WATCHED - len(self.grown))
+        new = list(folders.values())[:room]
+        self.grown = {**dict.fromkeys(new), **self.grown}  # the first one is the first to go
+        return bool(new)
+
 
 @dataclass
 class _Pass:
@@ -99,6 +114,8 @@ class _Pass:
     folders: Sequence[BucketFolder] = ()
     pieces: int = _PIECES
     grown: list[str] = field(default_factory=list)
+    quiet: list[tuple[int, str]] = field(default_factory=list)
+    """Files in which nothing was new, behind how far they were read."""
 
 
 class FileCollection:
@@ -165,8 +182,8 @@ class FileCollection:
         now = _Pass(self._engine, job.key.uid, job.key.org, list(self._folders(job)))
         try:
             self._read_event_files(now, job, over=over)
-            if not over and self._known.setdefault(now.uid, _Known()).add_grown(now.grown):
-                # Their folders are watched from now on: read what came before that.
+            if not over and self._has_new_folders(now):
+                # They are watched from now on: read what came before that.
                 self._read_event_files(now, job, over=over)
             self._read_logs(now, job, over=over)
         except NoParser as error:
@@ -201,6 +218,12 @@ class FileCollection:
         self.watch(job)
         return now.engine.event_files(now.uid, now.folders, since)
 
+    def _has_new_folders(self, now: _Pass) -> bool:
+        """Note the folders in which files grow, or may soon. Returns whether one was not known."""
+        known = self._known.setdefault(now.uid, _Known())
+        grown = known.add_grown(now.grown)
+        return known.add_quiet([path for _, path in sorted(now.quiet)]) or grown
+
     def _read_event_files(self, now: _Pass, job: TrainJobRecord, *, over: bool) -> None:
         found = self._find_event_files(now, job, over=over)
         if not found.files:
@@ -230,9 +253,12 @@ class FileCollection:
                 next_base += _SESSIONS
             else:
                 begin, state = position, _state_of(position)
-            if state.stopped or begin.offset >= each.size:
+            if state.stopped:
                 continue
-            self._read_event_file(now, each, file, position, begin)
+            if begin.offset < each.size:
+                self._read_event_file(now, each, file, position, begin)
+            if each.path not in now.grown:
+                now.quiet.append((begin.offset, each.path))
             if now.pieces <= 0:
                 return
 

@@ -242,12 +242,12 @@ async def test_nothing_is_watched_after_a_term(
     if looked_at:
         await controller.reconcile(uid)
         looks = list(controller._looks.values())
-    assert (place.engine._watched, place.engine._watched_files) == ({uid}, {uid})
+    assert (place.engine._watched, set(place.engine._watched_files)) == ({uid}, {uid})
     controller._end()
     ends.set()
     await asyncio.gather(*looks)
     await asyncio.sleep(0)  # a callback of the look
-    assert (place.engine._watched, place.engine._watched_files) == (set(), set())
+    assert (place.engine._watched, set(place.engine._watched_files)) == (set(), set())
 
 
 async def test_a_job_is_looked_at_a_moment_after_a_pass_has_seen_that_it_runs() -> None:
