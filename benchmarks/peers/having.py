@@ -24,6 +24,7 @@ PACKAGES = {
     "optuna": "optuna",
     "tensorboard": "tensorboard",
     "tbparse": "tbparse",
+    "aim": "aim setuptools",
     "optuna-gp": "optuna torch",
     "ray-tune": "ray[tune]",
     "dstack": "dstack",

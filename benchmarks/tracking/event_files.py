@@ -126,14 +126,13 @@ def write(file: Path, encode: Encode, size_mb: float) -> tuple[int, float]:
     """Write a file of some size; returns how many points it has, and their sum."""
     chance, values, step = random.Random(1), list[float](), 0
     with file.open("wb") as out:
-        out.write(_record(b"\x09" + struct.pack("<d", 1.7e9) + b"\x1a\x0dbrain.Event:2"))
+        out.write(FILE_HEAD)
         while out.tell() < size_mb * _MB:
-            head = b"\x09" + struct.pack("<d", 1.7e9 + step / 10) + b"\x10" + _varint(step)
             for tag in _TAGS:
                 # A float32, as event files have them.
                 value = struct.unpack("<f", struct.pack("<f", chance.gauss(1, 1)))[0]
                 values.append(value)
-                out.write(_record(head + _field(5, _field(1, encode(tag, value)))))
+                out.write(event(step, encode(tag, value)))
             step += 1
     return len(values), math.fsum(values)
 
@@ -148,6 +147,12 @@ def tensor_value(tag: str, value: float) -> bytes:
     tensor = b"\x08\x01\x12\x00\x22\x04" + struct.pack("<f", value)
     plugin = _field(1, _field(1, b"scalars"))
     return _field(1, tag.encode()) + _field(8, tensor) + _field(9, plugin)
+
+
+def event(step: int, value: bytes) -> bytes:
+    """The record of a value at a step."""
+    head = b"\x09" + struct.pack("<d", 1.7e9 + step / 10) + b"\x10" + _varint(step)
+    return _record(head + _field(5, _field(1, value)))
 
 
 def _record(data: bytes) -> bytes:
@@ -166,3 +171,7 @@ def _varint(value: int) -> bytes:
         found.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*found, value])
+
+
+FILE_HEAD = _record(b"\x09" + struct.pack("<d", 1.7e9) + b"\x1a\x0dbrain.Event:2")
+"""The first record of an event file."""

@@ -1,5 +1,5 @@
 """Runs and metrics: lists, filters, points that are logged through MLflow's API and read as a chart,
-beside MLflow's own server with the same runs.
+beside MLflow's own server with the same runs. Aim has the same series of a million points.
 
 Run: ``python benchmarks/run.py tracking.runs`` (TRACKING_RUNS=10000: fewer runs).
 """
@@ -13,10 +13,11 @@ import os
 import random
 import sqlite3
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 
 from harness import KEY, SECRET, Figure, Server, high, median, temporary_folder, timed
 from peers import mlflow_server
-from peers.having import Absent
+from peers.having import Absent, folder_of, version_of
 from peers.mlflow_server import MlflowServer
 
 from cloud_ml.client import CloudMlClient
@@ -59,6 +60,7 @@ _PEER_REQUESTS, _PEER_POINTS = 5, 50_000
 _LONG = "f" * 32
 """The peer's run with the long series."""
 _TOGETHER = 5_000
+_CHART = f"{SHOWN:,} of {POINTS:,} points, median"
 _API = "/mlflow/api/2.0/mlflow"
 
 
@@ -88,9 +90,10 @@ def run() -> list[Figure]:
             server.stop()
             seed(server.data / "state.db", group["experiment_id"])
             server.start()
-            return [*lists(server.client(), peer), *logging(server, peer)]
+            figures = [*lists(server.client(), peer), *logging(server, peer)]
         finally:
             server.stop()
+        return [*figures, *beside_aim(figures, folder / "aim")]
 
 
 @dataclass
@@ -314,7 +317,7 @@ def logging(server: Server, peer: Peer | None) -> list[Figure]:
         Figure("bytes of a point on disk, double precision", size, "B", 10),
         Figure("bytes of a point on disk, single precision", single_size, "B", 6),
         Figure(
-            f"{SHOWN:,} of {POINTS:,} points, median",
+            _CHART,
             median(shown),
             "ms",
             20,
@@ -322,6 +325,26 @@ def logging(server: Server, peer: Peer | None) -> list[Figure]:
             name,
         ),
     ]
+
+
+def beside_aim(figures: Iterable[Figure], folder: Path) -> list[Figure]:
+    """Our chart of a long series again, and what Aim takes for one; nothing if it cannot be had."""
+    try:
+        python = folder_of("aim") / "bin" / "python"
+    except Absent as error:
+        print(f"  {error}")
+        return []
+    driver = Path(__file__).with_name("aim_driver.py")
+    folder.mkdir()
+    answer = subprocess.run(
+        [python, driver, folder, str(POINTS), str(SHOWN)],
+        check=True,
+        stdout=subprocess.PIPE,
+        cwd="/",
+    ).stdout
+    shown_ms = median(json.loads(answer)["times"])
+    name = f"Aim {version_of('aim')}"
+    return [replace(one, reference=shown_ms, beside=name) for one in figures if one.what == _CHART]
 
 
 def _processor_s(pids: Iterable[int]) -> float:

@@ -25,6 +25,7 @@ from harness import (
 )
 from peers.having import Absent, folder_of, version_of
 from rounds import in_pairs, interval
+from tracking.event_files import FILE_HEAD, event, simple_value
 
 from cloud_ml.models.studies.study import Study
 
@@ -41,7 +42,7 @@ job.report(1, loss=float(sys.argv[-1].partition("=")[2]))
 """
 _WAITS = """
 import os, random, signal, sys, time
-from cloud_ml import job
+{setup}
 
 def clock():
     return time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -55,11 +56,17 @@ signal.signal(signal.SIGTERM, leave)
 # Whatever looks at metrics from time to time must not be in step with the trial.
 time.sleep(random.uniform(0, 0.5))
 reported = clock()
-job.report(1, loss=value)
+{report}
 if value > 0:
     time.sleep(60)
 """
 """Prints when it reported, and when it was told to end. The trial with the value 0 ends by itself."""
+_REPORT = {"setup": "from cloud_ml import job", "report": "job.report(1, loss=value)"}
+_WRITE = {
+    "setup": "file = open('events.out.tfevents.1.trial', 'wb', buffering=0)\nEVENTS = {events}",
+    "report": "file.write(EVENTS[value])",
+}
+"""Ways in which a trial tells its loss: with ``cloud_ml.job``, and in an event file."""
 
 
 def run() -> list[Figure]:
@@ -141,26 +148,36 @@ def trials_per_second(server: Server, uri: str, name: str) -> float:
 
 
 def stops(server: Server, folder: Path) -> list[Figure]:
-    """From a report that makes ``asha`` stop a trial to SIGTERM in that trial."""
-    uri = _code(server, folder / "waits", _WAITS)
+    """From a value that makes ``asha`` stop a trial to SIGTERM in that trial."""
     # Each is worse than all before it, so none but the first is among the best quarter.
     values = [0.0, *(0.3 + number / STOPS for number in range(STOPS))]
+    events = {value: FILE_HEAD + event(1, simple_value("loss", value)) for value in values}
+    write = {**_WRITE, "setup": _WRITE["setup"].format(events=events)}
+    reported = _stops_ms(
+        server, "stops", _code(server, folder / "waits", _WAITS.format(**_REPORT)), values
+    )
+    written = _stops_ms(
+        server, "file-stops", _code(server, folder / "writes", _WAITS.format(**write)), values
+    )
+    early = "to SIGTERM of a trial that is stopped early"
+    return [
+        Figure(f"report {early}, median", median(reported), "ms", 150),
+        Figure(f"report {early}, p95", high(reported, 0.95), "ms", 500),
+        Figure(f"value in an event file {early}, median", median(written), "ms", 300),
+        Figure(f"value in an event file {early}, p95", high(written, 0.95), "ms", 1_000),
+    ]
+
+
+def _stops_ms(server: Server, name: str, uri: str, values: list[float]) -> list[float]:
+    """Milliseconds until each trial but the first, which is the best, is told to end."""
     with server.client() as client:
         client.studies.submit(
-            train_job("stops", uri), {"x": {"min": 0.0, "max": 2.0}}, algorithm="random",
+            train_job(name, uri), {"x": {"min": 0.0, "max": 2.0}}, algorithm="random",
             trials=[{"x": value} for value in values], max_trials=len(values), parallel=1,
             stopper="asha", stopper_options={"factor": 4},
         )  # fmt: skip
-        study = client.studies.wait("stops", timeout=600)
-    took = [_stop_ms(server, study, number) for number in range(1, len(values))]
-    return [
-        Figure(
-            "report to SIGTERM of a trial that is stopped early, median", median(took), "ms", 150
-        ),
-        Figure(
-            "report to SIGTERM of a trial that is stopped early, p95", high(took, 0.95), "ms", 500
-        ),
-    ]
+        study = client.studies.wait(name, timeout=600)
+    return [_stop_ms(server, study, number) for number in range(1, len(values))]
 
 
 def _stop_ms(server: Server, study: Study, number: int) -> float:
