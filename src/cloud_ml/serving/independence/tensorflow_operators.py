@@ -20,8 +20,18 @@ from cloud_ml.serving.independence.tensor_info import (
     tensor,
     vector,
 )
+from cloud_ml.serving.independence.tensorflow_attributes import integer, integers
 from cloud_ml.serving.independence.tensorflow_file import Node
-from cloud_ml.serving.independence.windows import Window, spatial_sizes
+from cloud_ml.serving.independence.tensorflow_parts import (
+    concat,
+    gather,
+    pack,
+    split,
+    split_sizes,
+    strided_slice,
+    unpack,
+)
+from cloud_ml.serving.independence.tensorflow_windows import convolve, pool, resize
 
 Handler = Callable[[Node, Sequence[TensorInfo]], TensorInfo | list[TensorInfo]]
 
@@ -38,32 +48,7 @@ ELEMENTWISE = names(
     """
 )
 _REDUCTIONS = names("All Any Max Mean Min Sum EuclideanNorm")
-MOST_OUTPUTS = 1 << 16
-"""Outputs of an operation that are looked at."""
 _SIZES = {"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul", "FloorDiv": "div"}
-
-
-def _integer(node: Node, name: str, default: int = 0) -> int:
-    value = node.attributes.get(name, default)
-    if not isinstance(value, int):
-        raise NotIndependent(f"attribute {name!r} is no number")
-    return value
-
-
-def _number_of_outputs(node: Node, name: str) -> int:
-    value = _integer(node, name)
-    if value > MOST_OUTPUTS:
-        raise NotIndependent(
-            f"attribute {name!r} is {value}, which is more than {MOST_OUTPUTS} outputs"
-        )
-    return value
-
-
-def _integers(node: Node, name: str) -> list[int]:
-    value = node.attributes.get(name, [])
-    if not isinstance(value, list):
-        raise NotIndependent(f"attribute {name!r} is no list of numbers")
-    return value
 
 
 def _elementwise(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
@@ -127,14 +112,10 @@ def _never(reason: str) -> TensorInfo:
 def _matmul(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     one, two = infos[0], infos[1]
     one = (
-        op.transpose_matrix(one)
-        if _integer(node, "transpose_a") or _integer(node, "adj_x")
-        else one
+        op.transpose_matrix(one) if integer(node, "transpose_a") or integer(node, "adj_x") else one
     )
     two = (
-        op.transpose_matrix(two)
-        if _integer(node, "transpose_b") or _integer(node, "adj_y")
-        else two
+        op.transpose_matrix(two) if integer(node, "transpose_b") or integer(node, "adj_y") else two
     )
     return op.matmul(one, two)
 
@@ -148,7 +129,7 @@ def _bias(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 
 def _reduce(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    return op.reduce(infos[0], infos[1].integers(), keep=bool(_integer(node, "keep_dims")))
+    return op.reduce(infos[0], infos[1].integers(), keep=bool(integer(node, "keep_dims")))
 
 
 def _product(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
@@ -156,7 +137,7 @@ def _product(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     if one.values is not None and one.rank == 1 and infos[1].integers() in ((0,), (-1,)):
         made = product(one.values)
         if made.fits:
-            return TensorInfo((Dimension(1),) if _integer(node, "keep_dims") else (), (made,))
+            return TensorInfo((Dimension(1),) if integer(node, "keep_dims") else (), (made,))
     return _reduce(node, infos)
 
 
@@ -192,98 +173,7 @@ def _expand_dims(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 
 def _squeeze(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    return op.squeeze(infos[0], _integers(node, "squeeze_dims"))
-
-
-def _concat(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    return op.concat(infos[:-1], infos[-1].integer())
-
-
-def _pack(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    axis = _integer(node, "axis")
-    if all(info.values is not None and info.shape == () for info in infos):
-        return vector([info.values[0] for info in infos if info.values])
-    if axis == 0 and any(info.rows for info in infos):
-        raise NotIndependent("the rows are not the first dimension")
-    return op.concat([op.expand_dims(info, [axis]) for info in infos], axis)
-
-
-def _unpack(node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
-    axis = _integer(node, "axis")
-    return [op.squeeze(op.part(infos[0], axis, Dimension(1)), [axis])] * _number_of_outputs(
-        node, "num"
-    )
-
-
-def _split(node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
-    return [op.part(infos[1], infos[0].integer())] * _number_of_outputs(node, "num_split")
-
-
-def _split_sizes(_node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
-    sizes = infos[1].integers()
-    return [
-        op.part(infos[0], infos[2].integer(), Dimension(size) if size >= 0 else UNKNOWN)
-        for size in sizes
-    ]
-
-
-def _strided_slice(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    one = infos[0]
-    begins, ends, steps = (info.integers() for info in infos[1:4])
-    masks = [
-        _integer(node, f"{name}_mask")
-        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-    ]
-    # Only forwards: Python limits the bounds there as TensorFlow does.
-    forward = len(begins) == len(steps) == 1 and steps[0] > 0
-    if one.values is not None and one.rank == 1 and forward and not masks[2] and not masks[3]:
-        return _some_values(one.values, (begins[0], ends[0], steps[0]), masks)
-    op.plain(one)
-    return tensor(_slice_sizes(one, list(zip(begins, ends, steps, strict=True)), masks))
-
-
-def _some_values(
-    values: Sequence[Dimension], bounds: tuple[int, int, int], masks: Sequence[int]
-) -> TensorInfo:
-    begin, end, step = bounds
-    if masks[4]:
-        return TensorInfo((), (values[op.axis_of(begin, len(values))],))
-    return vector(values[None if masks[0] else begin : None if masks[1] else end : step])
-
-
-def _slice_sizes(
-    one: TensorInfo, bounds: Sequence[tuple[int, int, int]], masks: Sequence[int]
-) -> list[Dimension]:
-    """The sizes of a slice: the first dimension of rows must be taken as it is."""
-    made: list[Dimension] = []
-    shape, axis = one.shape, 0
-    if shape is None:
-        raise NotIndependent("the rank of a tensor is not known")
-    # How many entries take a dimension of the tensor; an ellipsis stands for all that are left.
-    real = sum(not (masks[2] | masks[3]) >> place & 1 for place in range(len(bounds)))
-    for place, (begin, _, step) in enumerate(bounds):
-        begins, all_ends, ellipsis, added, gone = ((mask >> place) & 1 for mask in masks)
-        # Where several masks name a place, TensorFlow looks at the ellipsis first, then at new
-        # axes.
-        if ellipsis:
-            made += shape[axis : axis + len(shape) - real]
-            axis += len(shape) - real
-        elif added:
-            made.append(Dimension(1))
-        else:
-            whole = step == 1 and (begins or begin == 0) and all_ends and not gone
-            if axis == 0 and one.rows and not whole:
-                raise NotIndependent("it takes some of the rows")
-            if not gone:
-                made.append(shape[axis] if whole else UNKNOWN)
-            axis += 1
-    return [*made, *shape[axis:]]
-
-
-def _gather(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    if _integer(node, "batch_dims"):
-        raise NotIndependent("it has dimensions of batches")
-    return op.gather(infos[0], infos[1], infos[2].integer() if len(infos) > 2 else 0)
+    return op.squeeze(infos[0], integers(node, "squeeze_dims"))
 
 
 def _shape(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
@@ -346,7 +236,7 @@ def _one_hot(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     op.plain(*infos)
     if not one.rows:
         return CONSTANT
-    place = op.axis_of(_integer(node, "axis", -1), one.rank + 1)
+    place = op.axis_of(integer(node, "axis", -1), one.rank + 1)
     shape = list(one.shape or ())
     return tensor([*shape[:place], UNKNOWN, *shape[place:]])
 
@@ -362,63 +252,11 @@ def _einsum(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 def _batch_norm(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     op.plain(*infos)
     # The operation's default is training.
-    if _integer(node, "is_training", 1):
+    if integer(node, "is_training", 1):
         raise NotIndependent("it is in training mode, which normalises over the rows")
     if infos[0].rank < 2:
         raise NotIndependent("its input has no channels")
     return TensorInfo(infos[0].shape)
-
-
-def _channels(node: Node, rank: int) -> int:
-    """The axis of the channels."""
-    return 1 if str(node.attributes.get("data_format", "NHWC")).startswith("NC") else rank - 1
-
-
-def _space(node: Node, name: str, rank: int) -> list[int]:
-    """The entries of an attribute for the dimensions of space; those for rows and channels must
-    be 1.
-    """
-    values = _integers(node, name) or [1] * rank
-    channels = _channels(node, rank)
-    if len(values) != rank or values[0] != 1 or values[channels] != 1:
-        raise NotIndependent(f"{name} is {values}, which is more than space")
-    return [value for place, value in enumerate(values) if place not in (0, channels)]
-
-
-def _window(node: Node, one: TensorInfo, kernel: Sequence[int | None]) -> list[Dimension]:
-    rank, channels = one.rank, _channels(node, one.rank)
-    sizes = [size for place, size in enumerate(one.shape or ()) if place not in (0, channels)]
-    window = Window(
-        kernel=kernel,
-        strides=_space(node, "strides", rank),
-        dilations=_space(node, "dilations", rank),
-        pads=[0] * 2 * len(sizes),
-        auto_pad=str(node.attributes.get("padding", "")),
-    )
-    return spatial_sizes(sizes, window)
-
-
-def _convolution(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    one, kernel = infos[0], infos[1]
-    shape = kernel.shape or ()
-    spatial = _window(node, one, [size.known for size in shape[:-2]])
-    count = shape[-1] if len(shape) > 2 else UNKNOWN
-    if node.kind == "DepthwiseConv2dNative" and len(shape) > 2:
-        count = product(shape[-2:])
-    place = 1 if _channels(node, one.rank) == 1 and one.rank > 2 else -1
-    return op.convolve(one, kernel, spatial, channels=place, kernel_channels=count)
-
-
-def _pool(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    one = infos[0]
-    spatial = _window(node, one, _space(node, "ksize", one.rank))
-    return op.pool(one, spatial, channels=1 if _channels(node, one.rank) == 1 else -1)
-
-
-def _resize(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    if infos[0].rank != 4:
-        raise NotIndependent("its input is no image")
-    return op.pool(infos[0], [UNKNOWN, UNKNOWN], channels=-1)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -454,15 +292,15 @@ HANDLERS: dict[str, Handler] = {
     "Transpose": _transpose,
     "ExpandDims": _expand_dims,
     "Squeeze": _squeeze,
-    "ConcatV2": _concat,
-    "Pack": _pack,
-    "Unpack": _unpack,
-    "Split": _split,
-    "SplitV": _split_sizes,
-    "StridedSlice": _strided_slice,
-    "GatherV2": _gather,
-    "Gather": _gather,
-    "ResourceGather": _gather,
+    "ConcatV2": concat,
+    "Pack": pack,
+    "Unpack": unpack,
+    "Split": split,
+    "SplitV": split_sizes,
+    "StridedSlice": strided_slice,
+    "GatherV2": gather,
+    "Gather": gather,
+    "ResourceGather": gather,
     "Shape": _shape,
     "Size": _size,
     "Rank": _rank,
@@ -478,12 +316,12 @@ HANDLERS: dict[str, Handler] = {
     "FusedBatchNorm": _batch_norm,
     "FusedBatchNormV2": _batch_norm,
     "FusedBatchNormV3": _batch_norm,
-    "Conv2D": _convolution,
-    "DepthwiseConv2dNative": _convolution,
-    "MaxPool": _pool,
-    "AvgPool": _pool,
-    "ResizeBilinear": _resize,
-    "ResizeNearestNeighbor": _resize,
+    "Conv2D": convolve,
+    "DepthwiseConv2dNative": convolve,
+    "MaxPool": pool,
+    "AvgPool": pool,
+    "ResizeBilinear": resize,
+    "ResizeNearestNeighbor": resize,
 }
 """Operation → what is known of its outputs."""
 
