@@ -12,7 +12,7 @@ from cloud_ml.serving.independence.torch_operators import (
     expand,
     kind_of,
 )
-from cloud_ml.serving.independence.torch_tensors import Axis, KnownTensors
+from cloud_ml.serving.independence.torch_tensors import Axis, KnownTensors, place_of_rows
 
 _FILLED = names("zeros ones full")
 _CONSTANTS = names("arange tril triu ones scalar_tensor")
@@ -23,6 +23,8 @@ _SIZES = names(
 )
 _NUMBER_MODULES = ("_operator", "builtins", "math", "torch")
 """Modules of the functions that compute with sizes."""
+_TAKES_REPEATED = ELEMENTWISE | SHAPED | REPEATED
+"""Operators that keep rows apart also where these are repeated along their axis."""
 MOST_NODES = 200_000
 
 
@@ -106,6 +108,7 @@ class _Reader:
         return axis
 
     def _axis(self, node: Any) -> Axis:
+        """The axis of the rows of what a node makes."""
         target = str(node.target)
         kind = kind_of(target)
         arguments = [*node.args, *node.kwargs.values()]
@@ -117,27 +120,31 @@ class _Reader:
             return self._known.axes[node.args[0].name]
         self._check_sizes(kind, node, arguments)
         if kind in _FILLED:
-            return next(
-                (place for place, size in enumerate(self._known.shape(node)) if size.of_rows),
-                None,
-            )
-        # Names of operators that write into their first argument end so. A constant would keep what
-        # one call wrote for the next one.
-        if kind.endswith("_") and kind != "detach_" and self._known.axes[node.args[0].name] is None:
-            raise NotIndependent("it changes a constant")
-        handler = HANDLERS.get(kind)
+            return place_of_rows(self._known.shape(node))
+        self._check_target(kind, node)
         if kind == "expand":
             return expand(self._known, node)
-        rows = self._known.with_rows(tensors)
+        return self._handle(kind, node, self._known.with_rows(tensors))
+
+    def _handle(self, kind: str, node: Any, rows: Sequence[Any]) -> Axis:
+        """The axis of the rows of what an operator makes of tensors with ``rows``."""
+        handler = HANDLERS.get(kind)
         if handler is None and (rows or kind not in _CONSTANTS):
             raise NotIndependent("it is not known to keep rows apart")
         if handler is None or not rows:
             return None
-        outer = {self._known.repeats.get(each.name, 1) for each in rows}
-        if len(outer) > 1 or (outer != {1} and kind not in ELEMENTWISE | SHAPED | REPEATED):
+        repeats = {self._known.repeats.get(each.name, 1) for each in rows}
+        if len(repeats) > 1 or (repeats != {1} and kind not in _TAKES_REPEATED):
             raise NotIndependent("rows meet other rows")
-        self._known.repeats[node.name] = outer.pop()
+        self._known.repeats[node.name] = repeats.pop()
         return handler(self._known, node)
+
+    def _check_target(self, kind: str, node: Any) -> None:
+        """Refuse to write into a constant, which would keep what one call wrote for the next."""
+        # Names of operators that write into their first argument end so.
+        writes = kind.endswith("_") and kind != "detach_"
+        if writes and self._known.axes[node.args[0].name] is None:
+            raise NotIndependent("it changes a constant")
 
     def _check_sizes(self, kind: str, node: Any, arguments: Sequence[Any]) -> None:
         """Refuse the number of rows where it is not the size of a tensor."""

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from cloud_ml.serving.independence.tensor_info import Dimension, NotIndependent, names
-from cloud_ml.serving.independence.torch_tensors import Axis, KnownTensors
+from cloud_ml.serving.independence.torch_tensors import Axis, KnownTensors, place_of_rows
 
 ELEMENTWISE = names(
     """
@@ -76,7 +76,7 @@ def _check_constants(known: KnownTensors, given: Sequence[Any], end: int) -> Non
 def _reshape(known: KnownTensors, node: Any) -> Axis:
     axis, _ = known.single(node)
     before, after = known.shape(node.args[0]), known.shape(node)
-    place = next((place for place, size in enumerate(after) if size.of_rows), None)
+    place = place_of_rows(after)
     if place is None:
         raise NotIndependent("the rows are lost")
     outer, left = known.repeats.get(node.args[0].name, 1), [*before[:axis], *after[:place]]
@@ -312,7 +312,7 @@ def _pad(known: KnownTensors, node: Any) -> Axis:
 def expand(known: KnownTensors, node: Any) -> Axis:
     """``expand``, of which also a constant may become rows."""
     first, shape = node.args[0], known.shape(node)
-    place = next((place for place, size in enumerate(shape) if size.of_rows), None)
+    place = place_of_rows(shape)
     if known.axes[first.name] is not None:
         known.repeats[node.name] = known.repeats.get(first.name, 1)
         return len(shape) - known.end(first)

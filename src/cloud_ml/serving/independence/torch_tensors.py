@@ -96,3 +96,8 @@ class KnownTensors:
         if axis is None or self.with_rows(self.among([*node.args[1:], *node.kwargs.values()])):
             raise NotIndependent("a parameter of it is made of rows")
         return axis, len(first.meta["val"].shape)
+
+
+def place_of_rows(shape: Sequence[Dimension]) -> Axis:
+    """The first dimension that depends on the number of rows, if one does."""
+    return next((place for place, size in enumerate(shape) if size.of_rows), None)

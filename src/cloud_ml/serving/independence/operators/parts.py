@@ -19,8 +19,7 @@ from cloud_ml.serving.independence.tensor_info import (
 def concat(infos: Sequence[TensorInfo], axis: int) -> TensorInfo:
     """Tensors one after the other along an axis."""
     if all(info.values is not None and info.rank == 1 for info in infos):
-        values = tuple(value for info in infos for value in info.values or ())
-        return vector(values)
+        return vector(tuple(value for info in infos for value in info.values or ()))
     plain(*infos)
     if not any(info.rows for info in infos):
         return CONSTANT
@@ -30,10 +29,20 @@ def concat(infos: Sequence[TensorInfo], axis: int) -> TensorInfo:
         raise NotIndependent("it puts tensors one after the other along the rows")
     if not all(info.rows and info.rank == rank for info in infos):
         raise NotIndependent("it puts a constant beside the rows")
-    shape = list(together([TensorInfo(_without(info.shape or (), place)) for info in infos]) or ())
-    sizes = [(info.shape or ())[place].known for info in infos]
-    whole = sum(size for size in sizes if size is not None) if None not in sizes else None
-    return tensor([*shape[:place], Dimension(whole), *shape[place:]])
+    shapes = [info.shape or () for info in infos]
+    others = together([TensorInfo(_without(shape, place)) for shape in shapes]) or ()
+    length = _total([shape[place] for shape in shapes])
+    return tensor([*others[:place], length, *others[place:]])
+
+
+def _total(sizes: Sequence[Dimension]) -> Dimension:
+    """The sum of sizes that do not depend on the rows; unknown where one is not known."""
+    total = 0
+    for size in sizes:
+        if size.known is None:
+            return UNKNOWN
+        total += size.known
+    return Dimension(total)
 
 
 def _without(shape: Shape, place: int) -> Shape:
