@@ -241,36 +241,66 @@ def _value(data: Any, type_: int, given: list[tuple[int, Span]]) -> Any:
 
 def tensor(data: Any, span: Span) -> tuple[str, TensorInfo]:
     """The name of a tensor and what is known of it."""
-    name, dims, dtype = "", list[int](), 0
-    lists: dict[int, list[int]] = {}
-    raw: Span | None = None
-    certain = True
-    # Fields of ``TensorProto``: 1 is ``dims``, 2 ``data_type``, 5 ``int32_data``, 7 ``int64_data``,
-    # 8 ``name``, 9 ``raw_data``, 13 ``external_data``, 14 ``data_location``.
+    fields = _TensorFields()
     for number, kind, start, end in wire.fields(data, *span):
+        fields.take(data, number, kind, Span(start, end))
+    if any(size < 0 for size in fields.dims):
+        return fields.name, CONSTANT
+    return fields.name, constant(fields.dims, fields.values(data))
+
+
+@dataclass
+class _TensorFields:
+    """The fields of a ``TensorProto`` that matter.
+
+    Attributes:
+        lists: The numbers of lists, by the number of the field.
+        raw: Where they are as bytes.
+        certain: Whether the values may be looked at: they are here, and few.
+    """
+
+    name: str = ""
+    dtype: int = 0
+    dims: list[int] = field(default_factory=list)
+    lists: dict[int, list[int]] = field(default_factory=dict)
+    raw: Span | None = None
+    certain: bool = True
+
+    def take(self, data: Any, number: int, kind: int, span: Span) -> None:
+        # 1 is ``dims``, 2 ``data_type``, 5 ``int32_data``, 7 ``int64_data``, 8 ``name``,
+        # 9 ``raw_data``, 13 ``external_data``, 14 ``data_location``.
         if number == 2 and kind == wire.VARINT:
-            dtype = wire.read_varint(data, start, end)[0]
+            self.dtype = wire.read_varint(data, *span)[0]
         elif number in (13, 14):
-            certain = False  # the values are in another file
-        elif kind not in _OF_LISTS:
-            continue
-        elif number == 1:
-            dims += varints(data, kind, start, end)
+            self.certain = False  # the values are in another file
+        elif kind in _OF_LISTS:
+            self._take_list(data, number, kind, span)
+
+    def _take_list(self, data: Any, number: int, kind: int, span: Span) -> None:
+        """Take a field of numbers or bytes."""
+        if number == 1:
+            self.dims += varints(data, kind, *span)
         elif number in (5, 7):
-            # A varint has at most 10 bytes: a longer field holds more values than are remembered.
-            certain &= len(lists.get(number, ())) <= MOST_VALUES and end - start <= 10 * MOST_VALUES
-            if certain:
-                lists.setdefault(number, []).extend(varints(data, kind, start, end))
+            self._take_numbers(data, number, kind, span)
         elif number == 8 and kind == wire.DELIMITED:
-            name = text(data, start, end)
+            self.name = text(data, *span)
         elif number == 9 and kind == wire.DELIMITED:
-            raw = Span(start, end)
-    if any(size < 0 for size in dims):
-        return name, CONSTANT
-    listed = lists.get(7 if dtype == _INT64 else 5, [])
-    return name, constant(
-        dims, _values(data, dtype, prod(dims), listed, raw) if certain and len(dims) <= 1 else None
-    )
+            self.raw = span
+
+    def _take_numbers(self, data: Any, number: int, kind: int, span: Span) -> None:
+        before = self.lists.get(number, ())
+        # A varint has at most 10 bytes: a longer field holds more values than are remembered.
+        short = span.end - span.start <= 10 * MOST_VALUES
+        self.certain &= len(before) <= MOST_VALUES and short
+        if self.certain:
+            self.lists.setdefault(number, []).extend(varints(data, kind, *span))
+
+    def values(self, data: Any) -> list[int] | None:
+        """The values of a number or a vector, where they are known."""
+        if not self.certain or len(self.dims) > 1:
+            return None
+        listed = self.lists.get(7 if self.dtype == _INT64 else 5, [])
+        return _values(data, self.dtype, prod(self.dims), listed, self.raw)
 
 
 def _values(
