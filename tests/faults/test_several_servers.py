@@ -27,6 +27,7 @@ from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp
 from faults.scenes import SLICE, insist, order, reached
 from faults.test_studies import SPACE, STEPS, trials_ended, wrong
+from support.event_files import EVENT_WRITER
 from support.postgres import Postgres
 from support.server import RealServer, eventually, trainer
 
@@ -95,6 +96,23 @@ while not (home / "go").exists():
         if getattr(error, "code", 500) < 500:
             raise
     time.sleep(0.02)
+"""
+
+WRITING = f"""{EVENT_WRITER}
+import itertools, pathlib
+end = pathlib.Path.home() / "go"
+files = [opened("runs/a"), opened("runs/b")]
+for step in itertools.count():
+    for file in files:
+        data = scalar("loss", step / 7, step)
+        for half in (data[:9], data[9:]):  # a reader finds half a record, too
+            file.write(half)
+            time.sleep(0.01)
+    if step == 50:  # another file goes on in the folder of the first
+        files[0] = opened("runs/a", 2)
+    if end.exists():
+        break
+print("steps:", step + 1, flush=True)
 """
 
 
@@ -312,6 +330,60 @@ def test_a_leader_that_hangs_is_followed_and_changes_nothing_when_it_wakes_up(
     job = one.client().submit_train_job(again)
     assert job.wait(60).phase == "Succeeded"
     assert b"MLflow: 200" in b"".join(job.logs())
+
+
+def test_files_grow_while_leaders_die_and_hang_in_turns(
+    pair: tuple[RealServer, RealServer], tmp_path: Path
+) -> None:
+    one, other = pair
+    code = trainer(tmp_path / "trainer", WRITING)
+    jobs = [
+        other.client().submit_train_job(
+            TrainJob(f"writes-{number}", "trainer.task", str(code), framework="python")
+        )
+        for number in range(2)
+    ]
+
+    def counts(server: RealServer) -> list[int]:
+        runs = server.client().runs
+        return [each.count for job in jobs for each in insist(partial(runs.series, job.uid))]
+
+    def grow(server: RealServer, by: int) -> None:
+        before = counts(server)
+        least = min(before, default=0) + by
+        eventually(
+            lambda: len(found := counts(server)) == 4 and min(found) > least,
+            "points are read",
+            limit_s=60,
+        )
+
+    grow(one, 0)
+    for deaths in range(4):
+        victim = leader(pair)
+        survivor = other if victim is one else one
+        assert victim.process is not None
+        if deaths % 2:
+            victim.process.send_signal(signal.SIGSTOP)
+        else:
+            victim.kill()
+        eventually(partial(leads, survivor), "the other server leads", limit_s=20)
+        grow(survivor, 10)
+        if deaths % 2:  # it was in the middle of something, which it goes on with
+            victim.process.send_signal(signal.SIGCONT)
+        else:
+            victim.start()
+        eventually(partial(_answers, victim), "it answers again", limit_s=30)
+    for job in jobs:
+        (one.ledger.work_folder(job.uid) / "go").touch()
+    for job in jobs:
+        handle = insist(partial(other.client().get_train_job, job.name))
+        assert insist(partial(handle.wait, 60)).phase == "Succeeded"
+        steps = int(b"".join(handle.logs()).split(b"steps:")[1])
+        for each in insist(partial(other.client().runs.series, job.uid)):
+            found = list(other.client().runs.all_points(job.uid, each.name))
+            assert [(point.step, round(point.value * 7)) for point in found] == [
+                (step, step) for step in range(steps)
+            ]
 
 
 @pytest.mark.parametrize("pair", ["none"], indirect=True)
