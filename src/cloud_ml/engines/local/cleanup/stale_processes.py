@@ -15,7 +15,7 @@ from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.processes import proctree
-from cloud_ml.engines.local.supervisor.stage import HOSTS, WRITABLE
+from cloud_ml.engines.local.supervisor.attempt_folders import HOSTS, WRITABLE
 from cloud_ml.environments.removing import remove
 
 

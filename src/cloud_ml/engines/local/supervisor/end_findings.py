@@ -57,7 +57,7 @@ class EndFindings:
         if task.observed.reason not in EXITS or not patterns:
             return
         stage = self._attempt.stage
-        found = find_patterns(stage.fence, patterns, task.last_words, stage.attempt_folder)
+        found = find_patterns(stage.fence, patterns, task.last_words, stage.folders.attempt)
         task.observed = replace(task.observed, found_patterns=found.patterns)
         if found.problem:
             said = (
@@ -76,7 +76,7 @@ class EndFindings:
     def note_milestone(self, task: RunningTask) -> Milestone:
         """Note how far the gang has come, with a task that has ended."""
         stage, reporter = self._attempt.stage, self._attempt.reporter
-        found = stage.progress(task.plan.name)
+        found = stage.task_files.progress(task.plan.name)
         reports = [one for one in (found,) if one is not None]
         reached = milestone_of(reports, stage.checkpoints.noted())
         milestone = reporter.report.milestone.with_(reached)

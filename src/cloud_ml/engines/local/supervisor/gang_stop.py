@@ -67,4 +67,4 @@ class GangStop:
     def _leave_notices(self, tasks: Sequence[RunningTask], why: str, grace_s: float) -> None:
         for task in tasks:
             if task.exit is None:
-                self._attempt.stage.leave_notice(task.plan.name, why, grace_s)
+                self._attempt.stage.task_files.leave_notice(task.plan.name, why, grace_s)

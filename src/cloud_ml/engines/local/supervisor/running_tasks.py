@@ -223,7 +223,7 @@ class RunningTasks:
         used_s = task.limiter.cpu_seconds
         task.activity = task.activity.after_look(now, used_s, idle_cores=idle_cores)
         if self._hangs.watches:
-            reports = self._attempt.stage.report_version(task.plan.name)
+            reports = self._attempt.stage.task_files.report_version(task.plan.name)
             if reports != task.reports:
                 task.reports, task.activity = reports, task.activity.spoken(now)
         if task.exceeded is not None:

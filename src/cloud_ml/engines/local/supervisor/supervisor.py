@@ -33,12 +33,13 @@ from cloud_ml.engines.local.processes import proctree
 from cloud_ml.engines.local.processes.limits import Verdict
 from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.supervisor.attempt import StagedAttempt
+from cloud_ml.engines.local.supervisor.attempt_folders import WRITABLE
 from cloud_ml.engines.local.supervisor.reporting import Reporter
 from cloud_ml.engines.local.supervisor.running_task import SHELL
 from cloud_ml.engines.local.supervisor.running_tasks import RunningTasks
 from cloud_ml.engines.local.supervisor.signals import SignalListener, StopRequested
 from cloud_ml.engines.local.supervisor.stack_dumps import StackDumps
-from cloud_ml.engines.local.supervisor.stage import WRITABLE, Stage
+from cloud_ml.engines.local.supervisor.stage import Stage
 from cloud_ml.engines.local.supervisor.staged import Ahead, Staged
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.removing import remove

@@ -67,7 +67,7 @@ class TaskRestarter:
             return
         task.asked_to_restart, task.kill_at = True, time.monotonic() + grace_s
         if grace_s > 0:
-            self._attempt.stage.leave_notice(task.plan.name, Reason.RESTARTING, grace_s)
+            self._attempt.stage.task_files.leave_notice(task.plan.name, Reason.RESTARTING, grace_s)
             task_signals.terminate(task, sandboxed=self._attempt.sandboxed)
 
     def restart(self, task: RunningTask) -> None:
@@ -96,7 +96,7 @@ class TaskRestarter:
         self._output.drain(task)
         task.launched.close()
         if task.asked_to_restart:
-            self._attempt.stage.remove_notice(task.plan.name)
+            self._attempt.stage.task_files.remove_notice(task.plan.name)
         task.asked_to_restart = False
 
     def _announce(self, task: RunningTask, checkpoint: NotedCheckpoint | None) -> None:

@@ -108,7 +108,7 @@ class TaskStarter:
                 plan,
                 attempt.staged.base_memory,
                 group,
-                attempt.stage.attempt_folder,
+                attempt.stage.folders.attempt,
                 used=used,
                 built=attempt.stage.built and first,
             )
@@ -125,7 +125,7 @@ class TaskStarter:
             plan,
             self._attempt.staged.base_memory,
             group,
-            self._attempt.stage.attempt_folder,
+            self._attempt.stage.folders.attempt,
             used=True,
             peak_before=peak_before,
         )
