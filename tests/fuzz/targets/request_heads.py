@@ -68,7 +68,7 @@ class ForgetfulConnection(Http1Connection[Meaning]):
     """Does not know the head again that it read last."""
 
     def _requests(self, data: bytes) -> None:
-        self._last = b"", None
+        self._reader.last = b"", None
         super()._requests(data)
 
 
@@ -152,7 +152,7 @@ _SMUGGLED = b"GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 @target(
-    "net.http1.connection", "net.http1.heads", "net.http1.incoming_body", "net.http1.chunks", "gateway.fronts",
+    "net.http1.connection", "net.http1.head_reader", "net.http1.heads", "net.http1.incoming_body", "net.http1.chunks", "gateway.fronts",
     seeds=[_head(b"Transfer-Encoding: chunked") + b"3;a=7\r\nabc\r\n0\r\nX: 1\r\n\r\n" + _SMUGGLED, _head(b"Content-Length: 3") + b"abc" + _head(b"Content-Length: 33") + _SMUGGLED,
            _head(b"X-Content-Length: 7") + _head(b"X-Content-Length: 33") + _SMUGGLED, _head(b"A: x ontent-Length: 4", b"Content-Length: 4") + b"abcd",
            _head(b"Content-Length: 5") + b"abcde" + _head(b"Content-Length: ") + b"GET /", _head(b"A: Content-Length: 9") + _SMUGGLED,

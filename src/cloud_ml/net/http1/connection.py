@@ -3,19 +3,19 @@ of the requests.
 """
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
 from cloud_ml.net.budget import COUNTED, NO_ROOM
-from cloud_ml.net.compression import Inflater, SlicedWork
 from cloud_ml.net.http1.calls import CONTINUE, HttpCall, rest_of
 from cloud_ml.net.http1.clock import Clock
-from cloud_ml.net.http1.heads import Head, HeadFault, Heads, HeadTooLarge
+from cloud_ml.net.http1.compressed_body import inflate
+from cloud_ml.net.http1.counted_bytes import CountedBytes
+from cloud_ml.net.http1.head_reader import HeadReader
+from cloud_ml.net.http1.heads import Head, HeadFault, Heads
 from cloud_ml.net.http1.incoming_body import IncomingBody
 from cloud_ml.net.http1.limits import Limits
-from cloud_ml.net.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.net.http1.paced_writer import PacedWriter
 from cloud_ml.net.http1.service import Service
 from cloud_ml.net.loop_iteration import LoopIteration
@@ -23,10 +23,6 @@ from cloud_ml.net.pieces import Pieces, gather_pieces
 from cloud_ml.net.tuning import BYTES_SHIFT, FAREWELL_S, NOT_COUNTED, SLICE
 
 H = TypeVar("H")
-
-REMEMBERED = 1024
-"""Bytes of a head that a connection knows again: a client sends the same one most often."""
-
 
 REQUEST_UNITS = 8
 """Units of work of a request, or of what is none."""
@@ -52,7 +48,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         clock: Clock,
     ) -> None:
         self._service = service
-        self._heads = heads
+        self._reader = HeadReader(heads, limits)
         self.limits = limits
         self._iteration = iteration
         self._share = iteration.share
@@ -60,13 +56,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._transport: asyncio.Transport | None = None
         self._calls: deque[HttpCall] = deque()
         self._rest = b""
-        self._last: tuple[bytes, tuple[Head, H, int] | None] = (
-            b"",
-            None,
-        )  # the head that was read last
         self._body: IncomingBody[H] | None = None  # of a request that is not whole
-        self._counted = 0  # in the budget
-        self._unread = 0  # bytes of answers that the peer has not read, in theirs
+        self._bytes = CountedBytes(limits)
         self._weight = 0  # bytes of the bodies that are not answered
         self._since = clock.now
         self._armed = False
@@ -90,9 +81,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        self._count(-self._counted)
+        self._bytes.release()
         self._body = None
-        self.count_unread(-self._unread)
         self._calls.clear()
         if self._long is not None:
             self._long.close()
@@ -168,20 +158,15 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _most_quiet_s(self) -> float:
         """Seconds for which nothing may come of what is awaited now."""
-        limits = self.limits
-        if self._ended and not self._calls:
-            return limits.linger_s
-        if self._full:
-            return limits.body_s
-        if self._calls:
-            # Else it waits for us. A peer that has closed its side may have gone altogether, which
-            # TCP does not tell.
-            return limits.half_closed_s if self._half_closed else math.inf
-        if self._body is not None:
-            # `_since` is the beginning of the body and does not move with its bytes: a trickle is
-            # no progress (slow POST attacks).
-            return limits.body_s + self._body.came / limits.slowest
-        return limits.head_s if self._rest else limits.idle_s
+        body = self._body
+        return self.limits.most_quiet_s(
+            ended=self._ended,
+            full=self._full,
+            calls=bool(self._calls),
+            half_closed=self._half_closed,
+            body_came=None if body is None else body.came,
+            head_begun=bool(self._rest),
+        )
 
     # --- requests in ---
 
@@ -246,12 +231,12 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 if data[at + 1] == 10:
                     at += 2
                     continue
-            text, known = self._last
+            text, known = self._reader.last
             # `text` ends with the empty line, so an equal beginning is the whole head.
             if known is not None and data.startswith(text, at):
                 stop = at + len(text)
             else:
-                known, stop = self._new_head(data, at)
+                known, stop = self._reader.read(data, at)
                 units -= NEW_HEAD_UNITS + (max(0, stop - at) >> 4)
                 if known is None:
                     break
@@ -274,31 +259,6 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if at:
             self._since = self._clock.now
         self._rest = data[at:] if not self._ended else b""
-
-    def _new_head(self, data: bytes, at: int) -> tuple[tuple[Head, H, int] | None, int]:
-        """A head that is not the same as the one before, and where it ends; ``None`` if that has
-        not come.
-        """
-        most = self.limits.head_bytes
-        # Without an end `find` gives -1, and `stop` is below 4.
-        stop = data.find(b"\r\n\r\n", at, at + most) + 4
-        if stop < 4:
-            if len(data) - at < most or not (stop := end_of_oversized(data, at, self.limits)):
-                return None, 0
-            return self._oversized_head(data[at:stop]), stop
-        text = data[at:stop]
-        try:
-            found = self._heads.read(text)
-        except HeadTooLarge:
-            found = self._oversized_head(text)
-        if len(text) <= REMEMBERED:
-            self._last = text, found
-        return found, stop
-
-    def _oversized_head(self, text: bytes) -> tuple[Head, H, int]:
-        """Such a head, for a request that is refused."""
-        head = oversized_head(text, self.limits)
-        return head, cast("H", None), head.length
 
     def _begin(self, head: Head, meaning: H, length: int) -> None:
         """The head of a request whose body is still to come."""
@@ -329,7 +289,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         # Counted before it is kept: the budget holds for all connections together.
         size = min(len(data), body.missing)
         body.came += size
-        self._count(size)
+        self._bytes.count(size)
         if self.limits.budget.full:
             raise HeadFault(503, NO_ROOM)
         chunks = body.chunks
@@ -350,37 +310,26 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     # --- what bodies take ---
 
-    def _count(self, size: int) -> None:
-        self._counted += size
-        self.limits.budget.add(size)
-
     def count_unread(self, size: int) -> None:
         """So many bytes of answers wait for the peer, or, below zero, do so no more."""
-        self._unread += size
-        if self.limits.unread_budget is not None:
-            self.limits.unread_budget.add(size)
+        self._bytes.count_unread(size)
 
     def _recount_unread(self) -> None:
-        """Count what still waits: answers behind others, and what the transport has."""
-        if not self._unread or self._armed or self._transport is None:
-            return
-        behind = sum(len(call.answer) for call in self._calls if call.done)
-        if self._long is not None:
-            behind += self._long.size + sum(
-                sum(map(len, rest_of(call))) for call in self._calls if call.done
-            )
-        self.count_unread(behind + self._transport.get_write_buffer_size() - self._unread)
+        """Count what still waits for the peer."""
+        if self._bytes.unread and not self._armed and self._transport is not None:
+            buffered = self._transport.get_write_buffer_size()
+            self._bytes.recount_unread(self._calls, self._long, buffered)
 
     def _drop_body(self) -> None:
         """Nothing is read of a body any more."""
         if self._body is not None:
-            self._count(-self._body.came)
+            self._bytes.count(-self._body.came)
             self._body = None
 
     def _recount(self, call: HttpCall, size: int) -> None:
         """The body of a call is larger than what came."""
         before = call.size if call.size >= COUNTED else 0
-        self._count((size if size >= COUNTED else 0) - before)
+        self._bytes.count((size if size >= COUNTED else 0) - before)
         self._weight += size - call.size
         call.size = size
 
@@ -390,7 +339,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         size = call.size = len(body)
         self._weight += size
         if size >= COUNTED:
-            self._count(size)
+            self._bytes.count(size)
         self._calls.append(call)
         # RFC 9112, section 9.6: nothing is read after the request that closes the connection.
         if head.close or self.leaving:
@@ -408,23 +357,14 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _inflate(self, call: HttpCall, meaning: H, body: bytes | Pieces) -> None:
         """Serve a compressed request: a long one takes several turns."""
-        inflater = Inflater(body, call.head.encoding, self.limits.body_bytes)
-
-        def defer(work: Callable[[], None], units: int) -> None:
-            self._recount(call, inflater.size)
-            if self.limits.budget.full:
-                call.refuse(503, NO_ROOM)
-            else:
-                self.defer(work, units)
-
-        def done() -> None:
-            self._recount(call, inflater.size)
-            parts = inflater.parts
-            self._service.serve(
-                call, meaning, gather_pieces(parts) if self.limits.in_pieces else inflater.content
-            )
-
-        SlicedWork(inflater, defer=defer, wanted=call.waits, done=done, failed=call.fail).run()
+        inflate(
+            call,
+            body,
+            self.limits,
+            recount=self._recount,
+            defer=self.defer,
+            serve=lambda content: self._service.serve(call, meaning, content),
+        )
 
     def defer(self, work: Callable[[], None], units: int) -> None:
         """Count work that was done in this turn, and call ``work`` in a later one."""
@@ -492,7 +432,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             parts.append(call.answer)
             self._weight -= call.size
             if call.size >= COUNTED:
-                self._count(-call.size)
+                self._bytes.count(-call.size)
             close = close or call.close
             if self._long is not None and self._long.add(rest_of(call)):
                 break
@@ -501,7 +441,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if parts:
             self._since = self._clock.now
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-            if self._unread:
+            if self._bytes.unread:
                 self._recount_unread()
         if self._long is not None:
             close = self._write_long(self._long, close=close)

@@ -1,5 +1,6 @@
 """What a client of HTTP/1 may make large or slow."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,3 +40,37 @@ class Limits:
     refused: Callable[[Any], bool] | None = None
     dropped_body_bytes: int = PASSED_OVER
     in_pieces: bool = False
+
+    def most_quiet_s(
+        self,
+        *,
+        ended: bool,
+        full: bool,
+        calls: bool,
+        half_closed: bool,
+        body_came: int | None,
+        head_begun: bool,
+    ) -> float:
+        """Seconds for which nothing may come of what a connection awaits now.
+
+        Args:
+            ended: No request is read any more.
+            full: The peer does not read.
+            calls: Requests are not answered.
+            half_closed: The peer sends no more.
+            body_came: How many bytes of a body that is not whole have come.
+            head_begun: A part of a head has come.
+        """
+        if ended and not calls:
+            return self.linger_s
+        if full:
+            return self.body_s
+        if calls:
+            # Else it waits for us. A peer that has closed its side may have gone altogether, which
+            # TCP does not tell.
+            return self.half_closed_s if half_closed else math.inf
+        if body_came is not None:
+            # The time is that since the beginning of the body and does not move with its bytes: a
+            # trickle is no progress (slow POST attacks).
+            return self.body_s + body_came / self.slowest
+        return self.head_s if head_begun else self.idle_s
