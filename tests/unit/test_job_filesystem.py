@@ -102,6 +102,7 @@ print(fs.exists("other/late"), fs.modified("other/late").tzinfo, fs.isdir("cloud
         ("fs.open, 'fds://../secret'", ["ValueError", "can be no object"]),
         ("fs.mkdir, 'fds://new'", ["PermissionError", "no buckets", "fds://new"]),
         ("fs.rmdir, 'fds://other'", ["PermissionError", "fds://other"]),
+        ("fs.rm, 'fds://cloudml', True", ["PermissionError", "fds://cloudml"]),
         ("fs.mv, 'fds://other', 'fds://cloudml/b'", ["PermissionError", "fds://other"]),
         ("fs.open, 'fds://cloudml/in'", ["IsADirectoryError", "fds://cloudml/in"]),
         ("fs.modified, 'fds://cloudml/in'", ["IsADirectoryError", "fds://cloudml/in"]),
@@ -120,6 +121,7 @@ def test_errors_are_those_of_files_and_name_the_uri(
     assert str(storage) not in said
     assert {one.name for one in storage.parent.iterdir()} == {"secret", "storage"}
     assert {one.name for one in storage.iterdir()} == {"cloudml", "other"}
+    assert (storage / "cloudml" / "in" / "a.csv").exists()
 
 
 def test_outside_of_a_job_it_says_so() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from cloud_ml.domain.studies.samplers import (
     PREFIX,
@@ -20,6 +21,7 @@ from cloud_ml.domain.studies.values import Suggestion
 from cloud_ml.tuning import chance, grid, pbt, qmc
 from cloud_ml.tuning.base import Algorithm, Outcome, Problem, problem_of
 
+_LONGEST_SHOWN = 50
 AUTO = "auto"
 LIGHT: Mapping[str, Algorithm] = {
     "random": chance.suggest,
@@ -97,9 +99,11 @@ def advice(name: str) -> str:
     if name.lower().startswith(PREFIX):
         other = why_not_offered(name) or "run another one with Optuna's client: cloudml hp proxy"
         return f"{samplers}; {other}"
-    known = _ELSEWHERE.get(_plain(name))
     allowed = f"{', '.join(NAMES)}, {samplers}"
-    return allowed + (f"; {name[:50]} is {known}" if known else "")
+    if known := _ELSEWHERE.get(_plain(name)):
+        return f"{allowed}; {name[:_LONGEST_SHOWN]} is {known}"
+    near = get_close_matches(name[:_LONGEST_SHOWN].lower(), NAMES, n=1)
+    return allowed + (f"; did you mean {near[0]}?" if near else "")
 
 
 def has_numeric() -> bool:

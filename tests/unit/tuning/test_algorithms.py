@@ -243,8 +243,18 @@ def test_few_combinations_are_all_tried_and_none_twice(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "cma-es"])
 @pytest.mark.parametrize(
     "costs",
-    [[1.0] * 20, [1e300, *range(19)], [-1e300] * 20, [1e-300] * 19 + [0.0], [*range(2)] * 10],
+    [
+        [1.0] * 20,
+        [1e300, *range(19)],
+        [-1e300] * 20,
+        [-1e300, *range(19)],
+        [1e308, -1e308] * 10,
+        [-1e308] * 19 + [1.0],
+        [1e-300] * 19 + [0.0],
+        [*range(2)] * 10,
+    ],
 )
+@pytest.mark.filterwarnings("error")
 def test_odd_costs_are_no_trouble(algorithm: str, costs: list[float]) -> None:
     space = {"x": {"min": 0.0, "max": 1.0}}
     trials = [
@@ -445,6 +455,8 @@ def test_trials_outside_of_a_changed_space_are_not_learned_from() -> None:
 
 def test_what_is_no_algorithm_is_answered_with_what_to_write() -> None:
     assert "stopper: hyperband" in advice("hyperband")
+    assert advice("ehvo").endswith("; did you mean ehvi?")
+    assert advice("nsga-3").endswith("; did you mean nsga2?")
     assert advice("magic") == ", ".join(sorted(NAMES) + [f"optuna:{name}" for name in SAMPLERS])
     assert advice("optuna:Magic").endswith("Optuna's client: cloudml hp proxy")
     assert advice("Optuna:GP").endswith("GPSampler needs PyTorch; write algorithm: gp")

@@ -21,6 +21,7 @@ _ONE_TASK: Mapping[str, str] = dict.fromkeys(
 )
 _IMAGES = "images are not offered; choose a framework with -F and list packages in requirements.txt"
 _PARTITION = "there is one queue; use --enable_rank for a high priority"
+_SPACE = "use: -s NAME=VALUES, such as -s lr=0.001:0.1:log or -s optimizer=adam,sgd"
 
 OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
     "cloudml hp submit": {
@@ -33,6 +34,9 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--mode": "use: --objective METRIC:min, or METRIC:max",
         "--n-jobs": "use: --parallel N",
         "--num-samples": "use: --trials N",
+        "--param": _SPACE,
+        "--parameter": _SPACE,
+        "--params": _SPACE,
         "--pruner": "use: --stopper median",
         "--sampler": "use: --algorithm auto",
         "--scheduler": "use: --stopper asha",

@@ -12,32 +12,34 @@ from cloud_ml.tuning.numeric.axes import Array
 
 _POWERS = np.arange(-3.0, 3.01, 0.25)
 _LEAST_SPREAD = 1e-12
+_LARGEST = 1e100
+"""Its square, and a sum of many such squares, is a number, too."""
+_BOUND = 1e300
+"""The sum of all costs is a number, too."""
 
 
 def warp(costs: Array, *, logarithms: bool = True) -> Array:
     """The costs in the same order, with mean 0 and deviation 1. Without ``logarithms`` of the costs
     themselves, 1e-9 and 1e-16 stay as near to each other as they are.
     """
-    whole = _standard(_clip(costs))
-    forms, jacobians = _yeo_johnson(whole)
+    clipped = _clip(np.clip(costs, -_BOUND, _BOUND))
+    unit = max(1.0, float(np.abs(clipped).max()) / _LARGEST)
+    clipped = clipped / unit
+    forms, jacobians = _yeo_johnson(_standard(clipped))
     if logarithms and costs.min() > 0 and costs.max() > costs.min() * (1 + 1e-9):
         logs = np.log(costs)
         forms = np.vstack([forms, logs])
-        jacobians = np.append(jacobians, -float(logs.sum()) - _log_unit(costs))
+        # The other forms begin with a standard, and the logarithm does not.
+        spread = np.log(max(float(clipped.std()), _LEAST_SPREAD)) + np.log(unit)
+        jacobians = np.append(jacobians, len(costs) * float(spread) - float(logs.sum()))
     return _standard(forms[np.argmax(_likelihoods(forms, jacobians))])
 
 
 def _clip(costs: Array) -> Array:
     """Without the extreme: some cost of 1e300 would make all others equal."""
-    low, middle = np.min(costs), float(np.median(costs))
-    reach = max(middle - float(low), _LEAST_SPREAD * max(1.0, abs(middle)))
+    low, middle = float(np.min(costs)), float(np.median(costs))
+    reach = max(middle - low, _LEAST_SPREAD * max(1.0, abs(middle)))
     return np.minimum(costs, middle + 1e6 * reach)
-
-
-def _log_unit(costs: Array) -> float:
-    """What the logarithm of the Jacobian lacks because the other forms begin with a standard."""
-    spread = float(_clip(costs).std())
-    return -len(costs) * float(np.log(max(spread, _LEAST_SPREAD)))
 
 
 def _standard(values: Array) -> Array:

@@ -114,6 +114,15 @@ class MountedFileSystem(AbstractFileSystem):
             self._refuse_bucket(path)
             os.rmdir(self._local(path))
 
+    def rm(self, path, recursive=False, maxdepth=None):
+        """Remove files; with ``recursive`` also folders, and what is in them."""
+        names = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        for name in names:  # before anything is removed
+            with _errors(name):
+                self._refuse_bucket(name)
+        for name in reversed(names):
+            self._rm(name)
+
     def rm_file(self, path):
         """Remove a file."""
         self._rm(path)
