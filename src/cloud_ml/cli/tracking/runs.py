@@ -423,7 +423,7 @@ def _remarks(series: MetricSeries) -> str:
     if series.nan:
         said.append(f"{series.nan} NaN")
     if series.earlier:
-        said.append(f"{series.earlier} of earlier attempts")
+        said.append(f"{series.earlier} written again later")
     if series.removed:
         said.append(f"{series.removed} points not kept any more")
     return ", ".join(said)

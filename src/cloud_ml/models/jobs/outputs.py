@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,11 @@ _SAYS_NOTHING = (".py", *TEXT_MODELS)
 """Endings of many files that are no models: only ``model.json`` and ``model.txt`` are taken for
 some.
 """
+_STATE_OF_TRAINING = re.compile(
+    r"(optim(izer)?|lr_?scheduler|scheduler|grad_?scaler|rng_?states?|random_states?|training_args)([_.-]?\d+)*"
+    r"\.(pt|pth|pkl|pickle)"
+)
+"""What trainers of Hugging Face, Accelerate and others keep beside a model to go on from there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,8 @@ def model_at(path: str) -> str:
         return _above_version(file.parent)
     if file.suffix in _SAYS_NOTHING:
         return path if file.name in ("model.json", "model.txt") else ""
+    if _STATE_OF_TRAINING.fullmatch(file.name.lower()):
+        return ""
     return path if named_for_its_format(file.name) else ""
 
 

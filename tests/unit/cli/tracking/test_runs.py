@@ -38,7 +38,7 @@ def job(api: FakeApi) -> None:
 def test_the_metrics_of_a_run(run: Run) -> None:
     lines = run("runs", "metrics", "a").stdout.splitlines()
     header = "METRIC TASK POINTS LAST MIN MAX STEP TIME REMARKS"
-    loss = "loss master-0 3 nan 0.25 1 300 2026-01-01 00:00:00 1 NaN, 2 of earlier attempts"
+    loss = "loss master-0 3 nan 0.25 1 300 2026-01-01 00:00:00 1 NaN, 2 written again later"
     assert " ".join(lines[0].split()) == header
     assert " ".join(lines[2].split()) == loss
 

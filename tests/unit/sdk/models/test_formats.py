@@ -195,3 +195,19 @@ def test_a_folder_that_is_no_model_names_the_file_in_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as refused:
         version_keys(OutputSource("churn", "plots"), ["plots/a.png"])
     assert refused.value.hint == "List the outputs: cloudml jobs outputs churn"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "optimizer.pt",
+        "scheduler.pt",
+        "rng_state.pth",
+        "rng_state_0.pth",
+        "optimizer-3.pth",
+        "random_states_0.pkl",
+        "grad_scaler.pt",
+    ],
+)
+def test_what_a_trainer_goes_on_from_is_no_model(name: str) -> None:
+    assert model_at(f"out/checkpoint-20/{name}") == ""
