@@ -309,6 +309,13 @@ def _element(tensor: memoryview) -> tuple[float | None, memoryview | None]:
             integers += _varints(value)
         elif number in (_CONTENT, _FLOATS, _DOUBLES) and isinstance(value, memoryview):
             packed.append(value)
+    return _only_number(dtype, packed, integers)
+
+
+def _only_number(
+    dtype: int, packed: Sequence[memoryview], integers: Sequence[int]
+) -> tuple[float | None, memoryview | None]:
+    """The number of a tensor, if it has one only: it is among its bytes or among its integers."""
     if len(integers) == 1 and not packed:
         return float(integers[0]), None
     form = _PACKED.get(dtype)

@@ -121,14 +121,21 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
         _check_size(each, size, len(asked.rest) - at)
         named[name] = shape, raw_tensors.read(asked.rest[at : at + size], spec, shape)
         at += size
-    if lists_read < len(asked.lists):  # the same key twice, or elsewhere: all of the body is JSON
-        for text in asked.lists:
-            _list_of(text)
-    if at != len(asked.rest):
-        raise BadRequest(f"{len(asked.rest) - at} bytes after the tensors belong to none")
+    if lists_read < len(asked.lists) or at != len(asked.rest):
+        _check_rest(asked, lists_read, at)
     signature.check_names(named)
     ordered = [named[spec.name] for spec in signature.inputs]
     return tuple(shape for shape, _ in ordered), [given for _, given in ordered]
+
+
+def _check_rest(asked: Asked, lists_read: int, bytes_read: int) -> None:
+    """Refuse the parts of a body that belong to no input, unless these are JSON that was passed
+    over: the same key twice, or elsewhere.
+    """
+    for text in asked.lists if lists_read < len(asked.lists) else ():
+        _list_of(text)
+    if bytes_read != len(asked.rest):
+        raise BadRequest(f"{len(asked.rest) - bytes_read} bytes after the tensors belong to none")
 
 
 def _check_size(each: dict[str, Any], size: Any, left: int) -> None:

@@ -307,7 +307,19 @@ def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False
                 f"'instances' is a plain list, and there are several inputs to name: {signature}"
             )
         return _together(signature, [(value, "instances")])
-    for place, row in enumerate(value):
+    _check_rows(signature, value)
+    if not once:
+        _check_no_name_twice(signature, len(value), body)
+    return _together(
+        signature,
+        [([row[spec.name] for row in value], f"instances.{spec.name}") for spec in inputs],
+    )
+
+
+def _check_rows(signature: Signature, rows: list[Any]) -> None:
+    """Refuse rows that are not objects of all inputs."""
+    inputs = signature.inputs
+    for place, row in enumerate(rows):
         if type(row) is not dict:
             raise BadRequest(
                 f"instances[{place}] is not an object, instances[0] is one: {signature}"
@@ -317,14 +329,14 @@ def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False
                 signature.check_names(row)
             except BadRequest as error:
                 raise BadRequest(f"instances[{place}]: {error.message}") from error
-    for spec in inputs if not once else ():
+
+
+def _check_no_name_twice(signature: Signature, rows: int, body: bytes) -> None:
+    """Refuse a row with an input that is there twice: the document has the last of them only."""
+    for spec in signature.inputs:
         key = f'"{spec.name}"'.encode()
-        if body.count(key) > len(value):
+        if body.count(key) > rows:
             json_documents.document(body, key)
-    return _together(
-        signature,
-        [([row[spec.name] for row in value], f"instances.{spec.name}") for spec in inputs],
-    )
 
 
 def by_columns(signature: Signature, value: Any, body: bytes, *, once: bool = False) -> Tensors:

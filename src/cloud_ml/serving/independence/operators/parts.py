@@ -23,6 +23,11 @@ def concat(infos: Sequence[TensorInfo], axis: int) -> TensorInfo:
     plain(*infos)
     if not any(info.rows for info in infos):
         return CONSTANT
+    return _concat_rows(infos, axis)
+
+
+def _concat_rows(infos: Sequence[TensorInfo], axis: int) -> TensorInfo:
+    """Tensors of which at least one has rows."""
     rank = max(info.rank for info in infos)
     place = axis_of(axis, rank)
     if place == 0:
