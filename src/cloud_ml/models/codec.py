@@ -17,7 +17,7 @@ import operator
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -28,6 +28,8 @@ from cloud_ml.models import common
 T = TypeVar("T")
 Coder = Callable[[Any], Any]
 Decoder = Callable[[Any, str], Any]
+_FieldDecoder = tuple[Decoder, Collection[type], Mapping[Any, Callable[[], Any]]]
+"""What decodes a field, and what ``_as_it_is`` and ``_as_empty`` say of it."""
 
 _TIMES = 4096
 """How many moments are kept with their text: a page of a list has a hundred, and most were in
@@ -166,27 +168,13 @@ def _encode_sequence(value: Any) -> Any:
 
 @functools.cache
 def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
-    hints = typing.get_type_hints(kind)
-    given = [field for field in dataclasses.fields(kind) if field.init]
-    fields = {
-        field.name: (
-            _decoder(_without_none(hints[field.name]), ignore_unknown),
-            _as_it_is(hints[field.name]),
-            _as_empty(hints[field.name]),
-        )
-        for field in given
-    }
-    required = [
-        field.name
-        for field in given
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
+    fields = _field_decoders(kind, ignore_unknown)
+    required = _required_fields(kind)
     meant: Mapping[str, str] = getattr(kind, "fields_meant", {})
 
     def read(document: Any, path: str) -> Any:
         if type(document) is not dict and not isinstance(document, Mapping):
-            known = ", ".join(list(fields)[:_MOST_SHOWN])
-            raise _wrong(path or "body", document, f"an object of {known}" if path else "an object")
+            raise _no_object(path, document, fields)
         values = {}
         for name, item in document.items():
             entry = fields.get(name)
@@ -203,13 +191,34 @@ def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
                 raise _unknown(path, name, item, list(fields), meant.get(str(name)))
         for name in required:
             if name not in values:
-                where = f"{path}.{name}" if path else name
-                raise InvalidRequest(
-                    f"{where} is missing", field=where, allowed="a value is required"
-                )
+                raise _missing(path, name)
         return kind(**values)
 
     return read
+
+
+def _field_decoders(kind: Any, ignore_unknown: bool) -> dict[str, _FieldDecoder]:
+    hints = typing.get_type_hints(kind)
+    return {
+        field.name: (
+            _decoder(_without_none(hints[field.name]), ignore_unknown),
+            _as_it_is(hints[field.name]),
+            _as_empty(hints[field.name]),
+        )
+        for field in dataclasses.fields(kind)
+        if field.init
+    }
+
+
+def _required_fields(kind: Any) -> list[str]:
+    """The names of fields that have no default."""
+    return [
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.init
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
 
 
 def _decoder(hint: Any, ignore_unknown: bool) -> Decoder:
@@ -381,6 +390,16 @@ def _wrong(path: str, value: Any, allowed: str) -> InvalidRequest:
         value=value,
         allowed=allowed,
     )
+
+
+def _no_object(path: str, value: Any, fields: Iterable[str]) -> InvalidRequest:
+    known = ", ".join(list(fields)[:_MOST_SHOWN])
+    return _wrong(path or "body", value, f"an object of {known}" if path else "an object")
+
+
+def _missing(path: str, name: str) -> InvalidRequest:
+    where = f"{path}.{name}" if path else name
+    return InvalidRequest(f"{where} is missing", field=where, allowed="a value is required")
 
 
 def _unknown(

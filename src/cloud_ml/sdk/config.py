@@ -122,19 +122,9 @@ def resolve(
             which a token would travel unencrypted, or a file that cannot be read.
     """
     environment = os.environ if environment is None else environment
-    if access_key and (":" in access_key or access_key == "localhost"):
-        raise InvalidRequest(
-            "the access key is an address of a server; did you mean endpoint=?",
-            field="access_key",
-            allowed="the name of a key",
-        )
     given = Context(endpoint or "", access_key or "", secret_key or "", token or "")
-    variables = Context(*(environment.get(name, "") for name in _VARIABLES))
-    sources = [given, variables]
-    if context or not (_credentials_of(sources) and _endpoint_of(sources)):
-        name = context or environment.get("CLOUDML_CONTEXT") or None
-        chosen = choose_context(read_configuration(config_path(environment)), name)
-        sources.insert(1 if context else 2, chosen)
+    _check_no_address(given.access_key)
+    sources = _sources(given, context, environment)
     credentials = _credentials_of(sources)
     if credentials is None:
         raise InvalidRequest(
@@ -144,6 +134,29 @@ def resolve(
     if isinstance(credentials, TokenCredentials):
         check_encrypted(server)
     return Connection(server, credentials)
+
+
+def _check_no_address(access_key: str) -> None:
+    """Refuse an address in the place of a key: the two are the first arguments of a client."""
+    if ":" in access_key or access_key == "localhost":
+        raise InvalidRequest(
+            "the access key is an address of a server; did you mean endpoint=?",
+            field="access_key",
+            allowed="the name of a key",
+        )
+
+
+def _sources(given: Context, context: str | None, environment: Mapping[str, str]) -> list[Context]:
+    """The places that may have a value, the first one first. The file is read only if it is
+    needed: one that is broken must not stop who gives everything else.
+    """
+    variables = Context(*(environment.get(name, "") for name in _VARIABLES))
+    sources = [given, variables]
+    if not context and _credentials_of(sources) and _endpoint_of(sources):
+        return sources
+    name = context or environment.get("CLOUDML_CONTEXT") or None
+    chosen = choose_context(read_configuration(config_path(environment)), name)
+    return [given, chosen, variables] if context else [given, variables, chosen]
 
 
 def read_token(text: str) -> TokenCredentials:

@@ -342,30 +342,16 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     """The fields among a command's parameters that the user has set."""
     given = {name: value for name, value in parameters.items() if name in _BY_NAME}
     patterns, none = given.pop("outputs", ()), given.pop("no_outputs", False)
-    secrets = given.pop("secrets", ())
-    metric_patterns = given.pop("metric_patterns", ())
-    policy, on_exit = given.pop("restart_policy", None), given.pop("on_exit", ())
-    on_log = [*map(_rule_of_text, given.pop("on_log", ()))]
-    on_log += map(_rule_of_pattern, given.pop("on_log_pattern", ()))
-    growth = {name: given.pop(name, None) for name in ("memory_factor", "memory_most")}
-    restart = _restart(policy, on_exit, on_log)
-    restart |= {name: value for name, value in growth.items() if value is not None}
+    lists = {name: list(given.pop(name, ())) for name in ("secrets", "metric_patterns")}
+    restart = _take_restart(given)
     fields = {
         name: value for name, value in given.items() if value is not None and value is not False
     }
     if restart:
         fields["restart"] = restart
-    policy_of_checkpoints = {
-        name: fields.pop(option)
-        for name, option in (("keep", "keep_checkpoints"), ("path", "checkpoint_path"))
-        if option in fields
-    }
-    if policy_of_checkpoints:
-        fields["checkpoint"] = policy_of_checkpoints
-    if secrets:
-        fields["secrets"] = list(secrets)
-    if metric_patterns:
-        fields["metric_patterns"] = list(metric_patterns)
+    if checkpoint := _take_checkpoint(fields):
+        fields["checkpoint"] = checkpoint
+    fields |= {name: values for name, values in lists.items() if values}
     if patterns and none:
         raise click.UsageError("--outputs and --no-outputs exclude each other")
     if patterns or none:
@@ -376,6 +362,22 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     if fields.get("enable_rank"):
         fields["enable_rank"] = 1
     return fields
+
+
+def _take_restart(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the options about restarts from ``given``: the field that they make."""
+    policy, on_exit = given.pop("restart_policy", None), given.pop("on_exit", ())
+    on_log = [*map(_rule_of_text, given.pop("on_log", ()))]
+    on_log += map(_rule_of_pattern, given.pop("on_log_pattern", ()))
+    growth = {name: given.pop(name, None) for name in ("memory_factor", "memory_most")}
+    restart = _restart(policy, on_exit, on_log)
+    return restart | {name: value for name, value in growth.items() if value is not None}
+
+
+def _take_checkpoint(fields: dict[str, Any]) -> dict[str, Any]:
+    """Take the options about checkpoints from ``fields``: the field that they make."""
+    options = {"keep": "keep_checkpoints", "path": "checkpoint_path"}
+    return {name: fields.pop(option) for name, option in options.items() if option in fields}
 
 
 def with_given(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -76,28 +76,39 @@ def parse_distribution(text: str) -> Distribution:
     """
     if len(text) > _LONGEST:
         raise refuse("distribution", f"of {len(text)} characters", f"at most {_LONGEST}")
+    name, attributes = _name_and_attributes(text)
+    if name in _CHOICES:
+        _check_choices(text, attributes.get("choices"))
+        return Distribution(text, "choices", attributes)
+    if name not in _FLOATS | _INTS:
+        raise refuse("distribution", name[:100], ", ".join(sorted(_FLOATS | _INTS | _CHOICES)))
+    _check_range(text, attributes)
+    log = "Log" in name or attributes.get("log") is True
+    return Distribution(text, "int" if name in _INTS else "float", {**attributes, "log": log})
+
+
+def _name_and_attributes(text: str) -> tuple[str, dict[str, Any]]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("attributes"), dict):
         raise refuse("distribution", text[:100], "a distribution of Optuna as JSON")
-    name, attributes = str(found.get("name")), found["attributes"]
-    if name in _CHOICES:
-        choices = attributes.get("choices")
-        if not isinstance(choices, list) or not choices:
-            raise refuse("distribution", text[:100], "choices that are a list, not empty")
-        if any(isinstance(each, (list, dict)) or not _is_text(each) for each in choices):
-            raise refuse("distribution", text[:100], "choices that are texts, numbers or null")
-        return Distribution(text, "choices", attributes)
-    if name not in _FLOATS | _INTS:
-        raise refuse("distribution", name[:100], ", ".join(sorted(_FLOATS | _INTS | _CHOICES)))
+    return str(found.get("name")), found["attributes"]
+
+
+def _check_choices(text: str, choices: Any) -> None:
+    if not isinstance(choices, list) or not choices:
+        raise refuse("distribution", text[:100], "choices that are a list, not empty")
+    if any(isinstance(each, (list, dict)) or not _is_text(each) for each in choices):
+        raise refuse("distribution", text[:100], "choices that are texts, numbers or null")
+
+
+def _check_range(text: str, attributes: Mapping[str, Any]) -> None:
     if not all(_is_number(attributes.get(end)) for end in ("low", "high")):
         raise refuse("distribution", text[:100], "low and high that are numbers")
     if attributes.get("step") is not None and not _is_number(attributes["step"]):
         raise refuse("distribution", text[:100], "a step that is a number or null")
-    log = "Log" in name or attributes.get("log") is True
-    return Distribution(text, "int" if name in _INTS else "float", {**attributes, "log": log})
 
 
 def check_compatible(old: Distribution, new: Distribution) -> None:

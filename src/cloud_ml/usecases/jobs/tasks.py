@@ -168,12 +168,14 @@ def _task(
     samples: Sequence[UsagePoint],
     progress: Progress | None,
 ) -> JobTask:
-    own = [sample for sample in samples if sample.process == process.name]
-    roles = in_force(record.spec.workload, record.status).roles
-    role = next((role for role in roles if role.name == process.role), None)
-    cpu_millis = role.resources.cpu_millis if role else None
-    last = own[-1] if own else None
-    peaks = [sample.memory_bytes for sample in own] + [process.usage.memory_peak_bytes]
+    task = _process_state(gang, process)
+    task = _with_limits(task, record, process.role)
+    task = _with_usage(task, process, [one for one in samples if one.process == process.name])
+    return replace(task, progress=_progress(record, process, progress)) if progress else task
+
+
+def _process_state(gang: ObservedGang, process: ObservedProcess) -> JobTask:
+    """Whether the task runs, or how it has ended."""
     return JobTask(
         name=process.name,
         running=process.running and not gang.state.over,
@@ -189,15 +191,36 @@ def _task(
         finished_at=process.finished_at,
         exit_code=process.exit_code,
         signal=process.signal,
-        sampled_at=last.at if last else None,
-        cores=last.cores if last else None,
-        memory_bytes=last.memory_bytes if last else None,
-        memory_peak_bytes=max(peaks) or None,
-        memory_limit_bytes=role.resources.memory_bytes if role else None,
-        cpu_limit=cpu_millis / 1000 if cpu_millis else None,
-        processes=last.processes if last else None,
-        progress=_progress(record, process, progress) if progress else None,
         node=process.node or gang.node,
+    )
+
+
+def _with_limits(task: JobTask, record: WorkloadRecord, role_name: str) -> JobTask:
+    roles = in_force(record.spec.workload, record.status).roles
+    role = next((role for role in roles if role.name == role_name), None)
+    if role is None:
+        return task
+    cpu_millis = role.resources.cpu_millis
+    return replace(
+        task,
+        memory_limit_bytes=role.resources.memory_bytes,
+        cpu_limit=cpu_millis / 1000 if cpu_millis else None,
+    )
+
+
+def _with_usage(task: JobTask, process: ObservedProcess, samples: Sequence[UsagePoint]) -> JobTask:
+    """The task with what it uses: as last sampled, and peaks of all its samples."""
+    peaks = [sample.memory_bytes for sample in samples] + [process.usage.memory_peak_bytes]
+    task = replace(task, memory_peak_bytes=max(peaks) or None)
+    if not samples:
+        return task
+    last = samples[-1]
+    return replace(
+        task,
+        sampled_at=last.at,
+        cores=last.cores,
+        memory_bytes=last.memory_bytes,
+        processes=last.processes,
     )
 
 

@@ -16,7 +16,7 @@ from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
-from cloud_ml.errors import AlreadyExists, Conflict
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest
 from cloud_ml.models.jobs.clone import JobClone
 from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
@@ -147,33 +147,19 @@ class TrainJobs(JobLifecycle):
         """
         filled = self._checks.filled(caller, job, resubmit_of)
         job = without_label_of_study(self._store, caller.org, filled) if parent is None else filled
-        add_arguments = add_arguments and not job.hyperparameters
-        admitted, unknown = self._checks.admit(
-            caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
+        admitted, unknown = self._admit(
+            caller,
+            job,
+            capacity,
+            parent,
+            refuse_uris=refuse_uris,
+            add_arguments=add_arguments and not job.hyperparameters,
         )
-        if gone := self._refer(caller.org, _list_uris(admitted.spec), parent):
-            # Meanwhile the other job has saved newer ones, and one of them will do as well.
-            admitted, unknown = self._checks.admit(
-                caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
-            )
-            if gone := self._refer(caller.org, _list_uris(admitted.spec), parent):
-                raise no_checkpoint(gone, f"{gone[:300]} is being removed")
         with limit_of_new(self._store, TRAIN_JOB, caller.org, idempotency_key):
             self._records.check(TRAIN_JOB, caller.org, "jobs", admitted.spec)
         members.check_names(self._store, caller.org, admitted.spec)
         now = self._clock()
-        saved = admitted.spec.workload.desired is Desired.SAVED
-        reason = Reason.SAVED if saved else Reason.SUBMITTED
-        events = [Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")]
-        if given := self._checks.checkpoint_given(caller.org, admitted.spec.workload):
-            events.append(Event(now, Reason.RESTORE_FROM, given))
-        events += [
-            Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING)
-            for n in (*notes, *admitted.notes)
-        ]
-        events += masking_events(job.environment, now, job.job_args, commands_of(job))
-        if unknown is not None:
-            events.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
+        events = self._first_events(caller, job, admitted, unknown=unknown, notes=notes, now=now)
         if job.tensorboard_logdir and parent is None:
             events += self._shared_logdir(caller.org, job.tensorboard_logdir, now)
         try:
@@ -183,11 +169,7 @@ class TrainJobs(JobLifecycle):
                 name=job.job_name,
                 owner=caller.user,
                 spec=admitted.spec,
-                status=WorkloadStatus(
-                    phase=Phase.SAVED if saved else Phase.QUEUED,
-                    reason=reason,
-                    queued_at=None if saved else now,
-                ),
+                status=_first_status(admitted.spec, now),
                 now=now,
                 events=events,
                 idempotency_key=idempotency_key,
@@ -251,6 +233,53 @@ class TrainJobs(JobLifecycle):
         if refer and (gone := self._refer(caller.org, _list_uris(admitted.spec))):
             raise no_checkpoint(gone, f"{gone[:300]} is being removed")
 
+    def _admit(
+        self,
+        caller: Identity,
+        job: TrainJob,
+        capacity: Capacity,
+        parent: ParentRef | None,
+        *,
+        refuse_uris: bool,
+        add_arguments: bool,
+    ) -> tuple[admission.Admitted, InvalidRequest | None]:
+        """As ``SubmissionChecks.admit``, and the checkpoints that the job names are kept."""
+        gone = ""
+        for _ in range(2):
+            admitted, unknown = self._checks.admit(
+                caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
+            )
+            gone = self._refer(caller.org, _list_uris(admitted.spec), parent)
+            if not gone:
+                return admitted, unknown
+            # Meanwhile the other job has saved newer ones, and one of them will do as well.
+        raise no_checkpoint(gone, f"{gone[:300]} is being removed")
+
+    def _first_events(
+        self,
+        caller: Identity,
+        job: TrainJob,
+        admitted: admission.Admitted,
+        *,
+        unknown: InvalidRequest | None,
+        notes: Sequence[str],
+        now: datetime,
+    ) -> list[Event]:
+        """What there is to say of a new job; ``unknown`` is about a bucket that does not exist."""
+        status = _first_status(admitted.spec, now)
+        verb = "saved" if status.phase is Phase.SAVED else "submitted"
+        events = [Event(now, status.reason, f"{verb} by {caller.user}")]
+        if given := self._checks.checkpoint_given(caller.org, admitted.spec.workload):
+            events.append(Event(now, Reason.RESTORE_FROM, given))
+        events += [
+            Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING)
+            for note in (*notes, *admitted.notes)
+        ]
+        events += masking_events(job.environment, now, job.job_args, commands_of(job))
+        if unknown is not None:
+            events.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
+        return events
+
     def _shared_logdir(self, org: str, uri: str, now: datetime) -> list[Event]:
         """A warning if the event files of another job are in the folder, or come there."""
         match = Match(tags=(logdir_tag(uri),))
@@ -273,6 +302,12 @@ class TrainJobs(JobLifecycle):
             value=job.job_name,
             allowed="a name that is not in use; delete the other job to use it again",
         )
+
+
+def _first_status(spec: JobSpec, now: datetime) -> WorkloadStatus:
+    if spec.workload.desired is Desired.SAVED:
+        return WorkloadStatus(phase=Phase.SAVED, reason=Reason.SAVED, queued_at=None)
+    return WorkloadStatus(phase=Phase.QUEUED, reason=Reason.SUBMITTED, queued_at=now)
 
 
 def _list_uris(spec: JobSpec) -> Sequence[str]:
