@@ -16,27 +16,25 @@ _FRESH = {"Cache-Control": "private, no-cache"}
 """May be kept, and must be asked for again each time."""
 
 
-def not_modified(asked: str | None, tag: str) -> Response | None:
-    """304 if ``asked`` (the header ``If-None-Match``, ``None`` when it is absent) names what
-    there is already.
-    """
-    if asked is not None and _names(asked, tag):
+def not_modified(if_none_match: str | None, tag: str) -> Response | None:
+    """304 if the header ``If-None-Match`` (``None`` when it is absent) names what there is already."""
+    if if_none_match is not None and _names(if_none_match, tag):
         return Response(None, 304, _headers(tag))
     return None
 
 
-def answer(value: Any, asked: str | None, *, tag: str) -> Response:
+def answer(value: Any, if_none_match: str | None, *, tag: str) -> Response:
     """``value`` as a response, or 304.
 
     Args:
         value: A wire type.
-        asked: See ``unchanged``.
+        if_none_match: See ``not_modified``.
         tag: What names this state of ``value``.
     """
-    return not_modified(asked, tag) or documents.answer(value, headers=_headers(tag))
+    return not_modified(if_none_match, tag) or documents.answer(value, headers=_headers(tag))
 
 
-def answer_by_content(value: Any, asked: str | None, **apart: int) -> Response:
+def answer_by_content(value: Any, if_none_match: str | None, **apart: int) -> Response:
     """The same, with a tag made of the content. ``apart`` stands in the document as well, and
     not in the tag.
     """
@@ -44,7 +42,7 @@ def answer_by_content(value: Any, asked: str | None, **apart: int) -> Response:
     content = documents.text(plain)
     tag = hashlib.sha256(content.encode()).hexdigest()[:32]
     whole = content[:-1] + "".join(f',"{name}":{number}' for name, number in apart.items()) + "}"
-    return not_modified(asked, tag) or Response(
+    return not_modified(if_none_match, tag) or Response(
         whole.encode(), 200, _headers(tag), media_type="application/json"
     )
 
@@ -53,6 +51,8 @@ def _headers(tag: str) -> dict[str, str]:
     return {"ETag": f'"{tag}"', **_FRESH}
 
 
-def _names(asked: str, tag: str) -> bool:
+def _names(if_none_match: str, tag: str) -> bool:
     # RFC 9110, section 13.1.2: If-None-Match compares weakly, so `W/` makes no difference.
-    return any(one.strip().removeprefix("W/") in ("*", f'"{tag}"') for one in asked.split(","))
+    return any(
+        one.strip().removeprefix("W/") in ("*", f'"{tag}"') for one in if_none_match.split(",")
+    )

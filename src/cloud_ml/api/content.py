@@ -248,7 +248,7 @@ def _part(  # noqa: PLR0917 - an object, and the three headers that choose what 
     org: str,
     bucket: str,
     key: str,
-    asked: str,
+    range_header: str,
     if_match: str | None,
     if_range: str | None,
 ) -> tuple[StoredObject, ranges.Span | None, Closable]:
@@ -262,7 +262,7 @@ def _part(  # noqa: PLR0917 - an object, and the three headers that choose what 
         whole = not ranges.applies(if_range, before.etag) or (
             if_match is not None and not _matches(if_match, before)
         )
-        span = None if whole else ranges.parse(asked, before.size)
+        span = None if whole else ranges.parse(range_header, before.size)
         start, length = (span.start, span.length) if span else (0, None)
         stored, chunks = here.storage.read(org, bucket, key, start=start, length=length)
         if (stored.size, stored.etag) == (before.size, before.etag):
@@ -299,5 +299,7 @@ def _precondition_failed(header: str, stored: StoredObject) -> Response:
 
 
 def _out_of_range(error: ranges.Unsatisfiable) -> Response:
-    document = common.refuse("Range", error.asked, f"a range within {error.size} bytes").document()
+    document = common.refuse(
+        "Range", error.range_header, f"a range within {error.size} bytes"
+    ).document()
     return errors.refusal(416, document, {"Content-Range": f"bytes */{error.size}"})

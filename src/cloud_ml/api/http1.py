@@ -63,8 +63,8 @@ def host_fault(version: str, fields: list[tuple[bytes, bytes]]) -> str | None:
     if not hosts:
         return None if version == "1.0" else "the request has no Host"
     if _HOST.fullmatch(hosts[0]) is None:
-        told = hosts[0][:100].decode("latin-1")
-        return f"Host is {told!r}; a host name or address, with or without a port, is allowed"
+        host = hosts[0][:100].decode("latin-1")
+        return f"Host is {host!r}; a host name or address, with or without a port, is allowed"
     return None
 
 
@@ -97,7 +97,7 @@ class Patient(HttpToolsProtocol):
         )  # ``version_fault`` judges the version
         self._in_head = False
         self._head_bytes = self._fields_bytes = 0
-        self._said: tuple[int, str, str] | None = None
+        self._refusal: tuple[int, str, str] | None = None
         self._read_until: float | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._reading_rings_at = 0.0
@@ -145,7 +145,7 @@ class Patient(HttpToolsProtocol):
         """Bounded like the rest of the head."""
         super().on_url(url)
         if len(self.url) > self.bounds.header_bytes:
-            self._said = (
+            self._refusal = (
                 414,
                 "too_large",
                 f"the address is longer than {self.bounds.header_bytes} bytes",
@@ -159,7 +159,7 @@ class Patient(HttpToolsProtocol):
         self._fields_bytes += len(name) + len(value) + 4
         size = len(self.url) + self._fields_bytes
         if len(self.headers) > self.bounds.header_count or size > self.bounds.header_bytes:
-            self._said = self._too_much()
+            self._refusal = self._too_much()
             raise _Refused
 
     def on_headers_complete(self) -> None:
@@ -167,10 +167,10 @@ class Patient(HttpToolsProtocol):
         self._in_head = False
         version = self.parser.get_http_version()
         if (fault := version_fault(version)) is not None:
-            self._said = (505, "invalid", fault)
+            self._refusal = (505, "invalid", fault)
             raise _Refused
         if (fault := host_fault(version, self.headers)) is not None:
-            self._said = (400, "invalid", fault)
+            self._refusal = (400, "invalid", fault)
             raise _Refused
         self._read_within(self.bounds.body_timeout_s)
         # Before uvicorn's own method, which takes them for this request.
@@ -213,7 +213,7 @@ class Patient(HttpToolsProtocol):
         """Hang up over bytes that are no request: after the answer that is under way, if there
         is one.
         """
-        if self._said is not None:
+        if self._refusal is not None:
             self._refuse_head()
         else:
             self._answer_and_end(400, "invalid", "this is no HTTP/1.1 request")
@@ -236,9 +236,9 @@ class Patient(HttpToolsProtocol):
         return True
 
     def _refuse_head(self) -> None:
-        said = self._said or self._too_much()
-        self._count("large head" if said[1] == "too_large" else "bad head")
-        self._answer_and_end(*said)
+        refusal = self._refusal or self._too_much()
+        self._count("large head" if refusal[1] == "too_large" else "bad head")
+        self._answer_and_end(*refusal)
 
     def _answer_and_end(self, status: int, code: str, message: str) -> None:
         """Refuse and close; where an answer is under way only close after it: bytes in its

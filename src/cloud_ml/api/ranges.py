@@ -34,9 +34,9 @@ def applies(if_range: str | None, etag: str) -> bool:
 class Unsatisfiable(ValueError):
     """The range lies outside of the object."""
 
-    def __init__(self, asked: str, size: int) -> None:
-        super().__init__(f"{asked} lies outside of {size} bytes")
-        self.asked = asked
+    def __init__(self, range_header: str, size: int) -> None:
+        super().__init__(f"{range_header} lies outside of {size} bytes")
+        self.range_header = range_header
         self.size = size
 
 

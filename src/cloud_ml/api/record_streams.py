@@ -129,10 +129,10 @@ async def _message(feed: ChangeFeed[C], document: Document[C], word: str, one: C
     """What all are told of a change who watch with the same document and word."""
 
     async def make() -> bytes:
-        told = await document(one)
-        if told is None:
+        data = await document(one)
+        if data is None:
             return sse.NOTHING_NEW
-        return sse.message("gone" if one.gone else word, one.revision, told)
+        return sse.message("gone" if one.gone else word, one.revision, data)
 
     return await feed.make_once((word, one.org, one.uid, one.revision, one.gone), make)
 

@@ -29,10 +29,10 @@ def read(headers: Headers, forms: Mapping[str, tuple[re.Pattern[str], str]]) -> 
         Unauthenticated: A header is missing, given twice, or not of its form. The message never
             repeats a value: one of them is a signature.
     """
-    wanted = {name.lower(): name for name in forms}
+    names = {name.lower(): name for name in forms}
     found: dict[str, str] = {}
     for sent_name, value in headers:
-        name = wanted.get(sent_name.lower())
+        name = names.get(sent_name.lower())
         if name is None:
             continue
         if name in found:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cloud_ml.api import content, documents
 from cloud_ml.api.fds import shapes
-from cloud_ml.api.fds.asked import Asked
+from cloud_ml.api.fds.fds_request import FdsRequest
 from cloud_ml.errors import Conflict
 from cloud_ml.models import common
 from cloud_ml.models.storage.objects import BeginUpload, CompleteUpload, UploadPart
@@ -19,16 +19,16 @@ from cloud_ml.objects.multipart import PARTS
 _LIST = "uploadPartResultList"
 
 
-async def initiate(asked: Asked) -> Response:
+async def initiate(request: FdsRequest) -> Response:
     """Begin an upload; each call begins another one."""
-    call = await asked.signed()
-    asked.check_headers()
-    begun = await asked.here.offload.long(
+    call = await request.signed()
+    request.check_headers()
+    begun = await request.here.offload.long(
         call.org,
-        asked.here.uploads.begin,
+        request.here.uploads.begin,
         call.org,
-        asked.bucket,
-        BeginUpload(key=asked.key),
+        request.bucket,
+        BeginUpload(key=request.key),
         once=call.once,
     )
     return documents.answer(
@@ -36,52 +36,52 @@ async def initiate(asked: Asked) -> Response:
     )
 
 
-async def put_part(asked: Asked) -> Response:
+async def put_part(request: FdsRequest) -> Response:
     """Take in a part."""
-    call = await asked.signed_upload()
-    number = common.check_count("partNumber", asked.query["partNumber"], most=PARTS)
+    call = await request.signed_upload()
+    number = common.check_count("partNumber", request.query["partNumber"], most=PARTS)
     org = call.caller.org
-    under_way = await asked.here.offload.long(
+    under_way = await request.here.offload.long(
         org,
-        asked.here.uploads.part,
+        request.here.uploads.part,
         org,
-        asked.bucket,
-        asked.query["uploadId"],
+        request.bucket,
+        request.query["uploadId"],
         number,
-        key=asked.key,
+        key=request.key,
     )
-    part = await content.receive(asked.here, call, under_way)
+    part = await content.receive(request.here, call, under_way)
     return documents.answer({"partNumber": part.number, "etag": part.sha256, "partSize": part.size})
 
 
-async def complete(asked: Asked) -> Response:
+async def complete(request: FdsRequest) -> Response:
     """Make the object of the parts that the client lists."""
-    call = await asked.signed()
-    asked.check_headers()
-    said = CompleteUpload(parts=_parts(documents.read_object(call.body)))
-    stored = await asked.here.offload.long(
+    call = await request.signed()
+    request.check_headers()
+    completion = CompleteUpload(parts=_parts(documents.read_object(call.body)))
+    stored = await request.here.offload.long(
         call.org,
-        asked.here.uploads.complete,
+        request.here.uploads.complete,
         call.org,
-        asked.bucket,
-        asked.query["uploadId"],
-        said,
-        key=asked.key,
+        request.bucket,
+        request.query["uploadId"],
+        completion,
+        key=request.key,
         once=call.once,
     )
     return documents.answer(shapes.put(call.caller, stored), headers=content.etag(stored))
 
 
-async def abort(asked: Asked) -> Response:
+async def abort(request: FdsRequest) -> Response:
     """Give an upload up."""
-    call = await asked.signed()
-    await asked.here.offload.long(
+    call = await request.signed()
+    await request.here.offload.long(
         call.org,
-        asked.here.uploads.drop,
+        request.here.uploads.drop,
         call.org,
-        asked.bucket,
-        asked.query["uploadId"],
-        key=asked.key,
+        request.bucket,
+        request.query["uploadId"],
+        key=request.key,
         once=call.once,
     )
     return documents.answer({})

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cloud_ml.api.fds import buckets, multipart, objects
-from cloud_ml.api.fds.asked import Asked, Level
+from cloud_ml.api.fds.fds_request import FdsRequest, Level
 from cloud_ml.errors import InvalidRequest
 
 
@@ -23,15 +23,15 @@ class Operation:
 
     method: str
     level: Level
-    run: Callable[[Asked], Awaitable[Response]]
+    run: Callable[[FdsRequest], Awaitable[Response]]
     required: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
 
-    def fits(self, asked: Asked) -> bool:
+    def fits(self, request: FdsRequest) -> bool:
         """Whether the request asks for this operation."""
-        names = asked.query.keys()
+        names = request.query.keys()
         return (
-            (asked.request.method, asked.level) == (self.method, self.level)
+            (request.http.method, request.level) == (self.method, self.level)
             and names >= self.required
             and names <= self.required | self.optional
         )
@@ -74,16 +74,16 @@ async def answer(request: Request) -> Response:
         Unauthenticated: It does not convince; found out first.
         InvalidRequest: It asks for something else.
     """
-    asked = Asked.of(request)
+    fds_request = FdsRequest.of(request)
     for operation in OPERATIONS:
-        if operation.fits(asked):
+        if operation.fits(fds_request):
             request.scope["cloud_ml.operation"] = operation.run
-            return await operation.run(asked)
-    await asked.signed()
-    what = f"{request.method} of {asked.level.value}"
-    if not asked.query:
+            return await operation.run(fds_request)
+    await fds_request.signed()
+    what = f"{request.method} of {fds_request.level.value}"
+    if not fds_request.query:
         raise InvalidRequest(f"this server has no {what}", field="method", hint=_HINT)
-    names = list(asked.query)
+    names = list(fds_request.query)
     raise InvalidRequest(
         f"this server has no {what} with {', '.join(name[:40] for name in names[:10])} in the "
         "query",

@@ -121,8 +121,8 @@ def _complete(here: Platform, call: Call, folder: str, fields: RequestFields) ->
         chosen = [_chosen(known, one) for one in sent]
         if not chosen:
             raise common.refuse("parts", [], "the parts that were sent")
-        said = CompleteUpload(parts=chosen)
-        here.uploads.complete(call.org, bucket, upload, said, key=key, once=call.once)
+        completion = CompleteUpload(parts=chosen)
+        here.uploads.complete(call.org, bucket, upload, completion, key=key, once=call.once)
     except NotFound:
         if not _has_parts(here, call.org, bucket, key, sent):
             raise
@@ -174,7 +174,7 @@ def _are_parts(chunks: Iterator[bytes], parts: Sequence[tuple[str, int]]) -> boo
 
 def _path_of(folder: str, fields: RequestFields) -> str:
     """The path of the artifact: the client tells its folder, and the name of its own file."""
-    told = fields.text("path")
-    if not (name := told.replace("\\", "/").rpartition("/")[2]):
-        raise common.refuse("path", told[:200], "the path of a file")
+    path = fields.text("path")
+    if not (name := path.replace("\\", "/").rpartition("/")[2]):
+        raise common.refuse("path", path[:200], "the path of a file")
     return f"{folder.strip('/')}/{name}"

@@ -52,11 +52,13 @@ def get_history_bulk_interval(here: Platform, call: Call, fields: RequestFields)
     most = _most(fields, _INTERVAL_POINTS)
     low = _step(fields, "start_step", -LARGEST_STEP)
     high = _step(fields, "end_step", LARGEST_STEP)
-    wanted = PointRange(low, high, max(2, most // max(1, len(uids))))
+    point_range = PointRange(low, high, max(2, most // max(1, len(uids))))
     shown: list[dict[str, Any]] = []
     for uid in uids:
         run = here.runs.find(call.org, uid)
-        shown += [shapes.point(name, one, uid) for one in here.history.sample(run, name, wanted)]
+        shown += [
+            shapes.point(name, one, uid) for one in here.history.sample(run, name, point_range)
+        ]
     return {"metrics": shown}
 
 
@@ -68,10 +70,10 @@ def _runs(fields: RequestFields) -> list[str]:
 
 
 def _most(fields: RequestFields, most: int) -> int:
-    asked = fields.integer("max_results", most)
-    if asked < 1:
-        raise common.refuse("max_results", asked, f"1 to {most}")
-    return min(asked, most)
+    max_results = fields.integer("max_results", most)
+    if max_results < 1:
+        raise common.refuse("max_results", max_results, f"1 to {most}")
+    return min(max_results, most)
 
 
 def _step(fields: RequestFields, name: str, default: int) -> int:

@@ -27,7 +27,7 @@ _MOST_PAIRS, _MOST_RESULTS, _MOST_EXPERIMENTS, _MOST_ORDERS, _MOST_OUTPUTS = (
 
 def create_logged_model(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Note a model whose files come next."""
-    wanted = LoggedModelSpec(
+    spec = LoggedModelSpec(
         experiment=fields.text("experiment_id", default=DEFAULT_EXPERIMENT),
         name=fields.text("name", default=""),
         model_type=fields.text("model_type", default=""),
@@ -35,7 +35,7 @@ def create_logged_model(here: Platform, call: Call, fields: RequestFields) -> An
         params=fields.pairs("params", most=_MOST_PAIRS),
         tags=fields.pairs("tags", most=_MOST_PAIRS),
     )
-    return shapes.model(here.logged_models.create(call.caller, wanted, once=call.once))
+    return shapes.model(here.logged_models.create(call.caller, spec, once=call.once))
 
 
 def get_logged_model(here: Platform, call: Call, fields: RequestFields) -> Answer:

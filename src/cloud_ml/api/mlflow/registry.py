@@ -115,7 +115,7 @@ def get_model_version_by_alias(here: Platform, call: Call, fields: RequestFields
 
 def create_model_version(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Add a version to a registered model."""
-    wanted = ModelVersionSpec(
+    spec = ModelVersionSpec(
         model="",
         number=0,
         source=fields.text("source"),
@@ -125,11 +125,11 @@ def create_model_version(here: Platform, call: Call, fields: RequestFields) -> A
         description=fields.text("description", default=""),
         tags=fields.pairs("tags", most=_MOST_TAGS),
     )
-    if wanted.run:
-        here.runs.find(call.org, wanted.run)
-    if wanted.logged_model:
-        here.logged_models.find(call.org, wanted.logged_model)
-    made = here.registry.create_version(call.caller, fields.text("name"), wanted, once=call.once)
+    if spec.run:
+        here.runs.find(call.org, spec.run)
+    if spec.logged_model:
+        here.logged_models.find(call.org, spec.logged_model)
+    made = here.registry.create_version(call.caller, fields.text("name"), spec, once=call.once)
     return {"model_version": shapes.model_version(made)}
 
 
@@ -213,10 +213,10 @@ def _filter(fields: RequestFields) -> tuple[str, list[str]]:
 
 
 def _most(fields: RequestFields, default: int, most: int) -> int:
-    asked = fields.integer("max_results", default)
-    if not 1 <= asked <= most:
-        raise common.refuse("max_results", asked, f"1 to {most}")
-    return asked
+    max_results = fields.integer("max_results", default)
+    if not 1 <= max_results <= most:
+        raise common.refuse("max_results", max_results, f"1 to {most}")
+    return max_results
 
 
 def _page(name: str, shown: list[dict[str, Any]], following: int, count: int) -> Answer:

@@ -38,24 +38,29 @@ class MethodCall:
 Method = Callable[[MethodCall, Message], bytes]
 
 
-def create_study(call: MethodCall, asked: Message) -> bytes:
+def create_study(call: MethodCall, message: Message) -> bytes:
     """CreateNewStudy."""
-    directions = [_MAXIMIZE if each == 1 else _MINIMIZE for each in asked.integers(1)]
+    directions = [_MAXIMIZE if each == 1 else _MINIMIZE for each in message.integers(1)]
     number = call.storage.create_study(
-        call.caller, asked.text(2), directions, call.capacity, key=call.key or None, once=call.once
+        call.caller,
+        message.text(2),
+        directions,
+        call.capacity,
+        key=call.key or None,
+        once=call.once,
     )
     return wire.integer(1, number)
 
 
-def delete_study(call: MethodCall, asked: Message) -> bytes:
+def delete_study(call: MethodCall, message: Message) -> bytes:
     """DeleteStudy."""
-    call.storage.delete_study(call.caller, asked.integer(1), call.once)
+    call.storage.delete_study(call.caller, message.integer(1), call.once)
     return b""
 
 
 def _set_study_attribute(of_user: bool) -> Method:
-    def method(call: MethodCall, asked: Message) -> bytes:
-        number, name, text = asked.integer(1), asked.text(2), asked.text(3)
+    def method(call: MethodCall, message: Message) -> bytes:
+        number, name, text = message.integer(1), message.text(2), message.text(3)
         call.storage.set_study_attribute(
             call.caller, number, name, text, of_user=of_user, once=call.once
         )
@@ -64,32 +69,32 @@ def _set_study_attribute(of_user: bool) -> Method:
     return method
 
 
-def study_id(call: MethodCall, asked: Message) -> bytes:
+def study_id(call: MethodCall, message: Message) -> bytes:
     """GetStudyIdFromName."""
-    return wire.integer(1, call.storage.study_number(call.caller, asked.text(1)))
+    return wire.integer(1, call.storage.study_number(call.caller, message.text(1)))
 
 
-def study_name(call: MethodCall, asked: Message) -> bytes:
+def study_name(call: MethodCall, message: Message) -> bytes:
     """GetStudyNameFromId."""
-    return wire.text(1, call.storage.study(call.caller, asked.integer(1)).name)
+    return wire.text(1, call.storage.study(call.caller, message.integer(1)).name)
 
 
-def directions_of(call: MethodCall, asked: Message) -> bytes:
+def directions_of(call: MethodCall, message: Message) -> bytes:
     """GetStudyDirections."""
-    return _directions(1, call.storage.study(call.caller, asked.integer(1)))
+    return _directions(1, call.storage.study(call.caller, message.integer(1)))
 
 
-def study_user_attributes(call: MethodCall, asked: Message) -> bytes:
+def study_user_attributes(call: MethodCall, message: Message) -> bytes:
     """GetStudyUserAttributes."""
-    return wire.texts(1, call.storage.study(call.caller, asked.integer(1)).user)
+    return wire.texts(1, call.storage.study(call.caller, message.integer(1)).user)
 
 
-def study_system_attributes(call: MethodCall, asked: Message) -> bytes:
+def study_system_attributes(call: MethodCall, message: Message) -> bytes:
     """GetStudySystemAttributes."""
-    return wire.texts(1, call.storage.study(call.caller, asked.integer(1)).system)
+    return wire.texts(1, call.storage.study(call.caller, message.integer(1)).system)
 
 
-def all_studies(call: MethodCall, asked: Message) -> bytes:
+def all_studies(call: MethodCall, message: Message) -> bytes:
     """GetAllStudies."""
     return wire.messages(
         1,
@@ -104,52 +109,52 @@ def all_studies(call: MethodCall, asked: Message) -> bytes:
     )
 
 
-def create_trial(call: MethodCall, asked: Message) -> bytes:
+def create_trial(call: MethodCall, message: Message) -> bytes:
     """CreateNewTrial."""
     template = None
     # Field 3 is ``template_trial_is_none``.
-    if not asked.integer(3):
-        template = next((trial_of(each) for each in asked.messages(2)), OptunaTrialView())
+    if not message.integer(3):
+        template = next((trial_of(each) for each in message.messages(2)), OptunaTrialView())
     number = call.storage.create_trial(
-        call.caller, asked.integer(1), template, key=call.key, once=call.once
+        call.caller, message.integer(1), template, key=call.key, once=call.once
     )
     return wire.integer(1, number)
 
 
-def set_parameter(call: MethodCall, asked: Message) -> bytes:
+def set_parameter(call: MethodCall, message: Message) -> bytes:
     """SetTrialParameter."""
-    request = NewParameter(asked.text(2), asked.double(3), asked.text(4))
-    call.storage.set_parameter(call.caller, asked.integer(1), request, call.once)
+    request = NewParameter(message.text(2), message.double(3), message.text(4))
+    call.storage.set_parameter(call.caller, message.integer(1), request, call.once)
     return b""
 
 
-def trial_id(call: MethodCall, asked: Message) -> bytes:
+def trial_id(call: MethodCall, message: Message) -> bytes:
     """GetTrialIdFromStudyIdTrialNumber."""
-    number = asked.integer(1) * TRIALS_OF_A_STUDY + asked.integer(2)
+    number = message.integer(1) * TRIALS_OF_A_STUDY + message.integer(2)
     # A number beyond those of a study would be a trial of the next one.
-    in_study = 0 <= asked.integer(2) < TRIALS_OF_A_STUDY
+    in_study = 0 <= message.integer(2) < TRIALS_OF_A_STUDY
     call.storage.trial(call.caller, number if in_study else -1)
     return wire.integer(1, number)
 
 
-def set_state(call: MethodCall, asked: Message) -> bytes:
+def set_state(call: MethodCall, message: Message) -> bytes:
     """SetTrialStateValues."""
-    request = NewState(asked.integer(2), asked.doubles(3), call.key)
-    was_set = call.storage.set_state(call.caller, asked.integer(1), request, call.once)
+    request = NewState(message.integer(2), message.doubles(3), call.key)
+    was_set = call.storage.set_state(call.caller, message.integer(1), request, call.once)
     return wire.integer(1, was_set)
 
 
-def set_intermediate_value(call: MethodCall, asked: Message) -> bytes:
+def set_intermediate_value(call: MethodCall, message: Message) -> bytes:
     """SetTrialIntermediateValue."""
     call.storage.set_intermediate_value(
-        call.caller, asked.integer(1), asked.integer(2), asked.double(3), call.once
+        call.caller, message.integer(1), message.integer(2), message.double(3), call.once
     )
     return b""
 
 
 def _set_trial_attribute(of_user: bool) -> Method:
-    def method(call: MethodCall, asked: Message) -> bytes:
-        number, name, text = asked.integer(1), asked.text(2), asked.text(3)
+    def method(call: MethodCall, message: Message) -> bytes:
+        number, name, text = message.integer(1), message.text(2), message.text(3)
         call.storage.set_trial_attribute(
             call.caller, number, name, text, of_user=of_user, once=call.once
         )
@@ -158,15 +163,17 @@ def _set_trial_attribute(of_user: bool) -> Method:
     return method
 
 
-def trial(call: MethodCall, asked: Message) -> bytes:
+def trial(call: MethodCall, message: Message) -> bytes:
     """GetTrial."""
-    number = asked.integer(1)
+    number = message.integer(1)
     return wire.message(1, trial_message(number, call.storage.trial(call.caller, number)))
 
 
-def trials(call: MethodCall, asked: Message) -> bytes:
+def trials(call: MethodCall, message: Message) -> bytes:
     """GetTrials."""
-    found = call.storage.trials(call.caller, asked.integer(1), asked.integers(2), asked.integer(3))
+    found = call.storage.trials(
+        call.caller, message.integer(1), message.integers(2), message.integer(3)
+    )
     return wire.messages(1, (trial_message(number, each) for number, each in found))
 
 

@@ -38,13 +38,13 @@ async def ask(here: Here, call: Signed, name: str) -> Response:
 @router.post("/{name}/tell", responses=answers(TellTrial), openapi_extra=body_of(TellTrial))
 async def tell(here: Here, call: Signed, name: str) -> Response:
     """Tell how a trial of a local study has ended. Telling it again changes nothing."""
-    said = codec.decode(TellTrial, documents.read_object(call.body))
-    await here.ask_tell.tell(call.caller, name, said, call.once)
-    return documents.answer(said)
+    body = codec.decode(TellTrial, documents.read_object(call.body))
+    await here.ask_tell.tell(call.caller, name, body, call.once)
+    return documents.answer(body)
 
 
 @router.post("/{name}/report", responses=answers(TrialAdvice), openapi_extra=body_of(ReportTrial))
 async def report(here: Here, call: Signed, name: str) -> Response:
     """Report a value of a trial that runs. The answer says whether it should end now."""
-    said = codec.decode(ReportTrial, documents.read_object(call.body))
-    return documents.answer(await here.ask_tell.report(call.caller, name, said, call.once))
+    body = codec.decode(ReportTrial, documents.read_object(call.body))
+    return documents.answer(await here.ask_tell.report(call.caller, name, body, call.once))

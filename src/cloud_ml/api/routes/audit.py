@@ -48,11 +48,11 @@ async def read(
     times.
     """
     check_limit(limit, here.settings.list_page_limit)
-    wanted = AuditFilter(
+    audit_filter = AuditFilter(
         org, user, key, operation, target, outcome, _moment("since", since), _moment("until", until)
     )
     return documents.answer(
-        await here.offload(here.audit.read, call.caller, wanted, after=after, limit=limit)
+        await here.offload(here.audit.read, call.caller, audit_filter, after=after, limit=limit)
     )
 
 

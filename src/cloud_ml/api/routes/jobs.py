@@ -140,11 +140,13 @@ async def list_jobs(
         found = here.jobs.list(
             here.identities.scope(call.caller, org_id), filters, after=after, limit=limit
         )
-        told = here.jobs.details(found.items) if details else {}
+        details_by_uid = here.jobs.details(found.items) if details else {}
         values = here.job_metrics.columns([line.key.uid for line in found.items], metrics)
         lines = [
             views.summary(
-                line, told.get(line.key.uid), values.get(line.key.uid, {}) if metrics else None
+                line,
+                details_by_uid.get(line.key.uid),
+                values.get(line.key.uid, {}) if metrics else None,
             )
             for line in found.items
         ]

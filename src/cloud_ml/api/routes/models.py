@@ -39,9 +39,9 @@ async def create(
 ) -> Response:
     """Take a service. The same ``Idempotency-Key`` makes one service and always answers with it."""
     common.check_idempotency_key(idempotency_key)
-    asked = codec.decode(ModelService, documents.read_object(call.body))
+    service = codec.decode(ModelService, documents.read_object(call.body))
     record = await here.offload(
-        here.services.create, call.caller, asked, idempotency_key=idempotency_key, once=call.once
+        here.services.create, call.caller, service, idempotency_key=idempotency_key, once=call.once
     )
     return documents.answer(_to_wire(here, record), 201)
 

@@ -49,7 +49,7 @@ async def call_method(
     found = READS.get(method) or WRITES.get(method)
     if found is None:
         raise NotFound(f"optuna.StorageService has no method {method[:100]}", field="method")
-    asked = Message(call.body)
+    message = Message(call.body)
     made = MethodCall(
         here.optuna,
         call.caller,
@@ -58,10 +58,10 @@ async def call_method(
         idempotency_key or "",
     )
     if method in READS or method == "CreateNewStudy":
-        answer = await here.offload(found, made, asked)
+        answer = await here.offload(found, made, message)
     else:
-        number = asked.integer(1)
+        number = message.integer(1)
         study = number // TRIALS_OF_A_STUDY if method in OF_TRIALS else number
         async with here.optuna.lock(study):
-            answer = await here.offload(found, made, asked)
+            answer = await here.offload(found, made, message)
     return Response(answer, media_type=MEDIA_TYPE)

@@ -73,8 +73,8 @@ async def usage_of_bucket(here: Here, call: Signed, bucket: str, prefix: str = "
 )
 async def copy(here: Here, call: Signed) -> Response:
     """Copy an object within the server; the copy is there as a whole or not at all."""
-    wanted = codec.decode(CopyObject, documents.read_object(call.body))
-    stored = await here.offload.long(call.org, here.storage.copy, call.org, wanted, once=call.once)
+    body = codec.decode(CopyObject, documents.read_object(call.body))
+    stored = await here.offload.long(call.org, here.storage.copy, call.org, body, once=call.once)
     return documents.answer(stored, 201, content.etag(stored))
 
 

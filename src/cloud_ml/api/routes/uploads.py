@@ -48,10 +48,10 @@ async def begin(here: Here, call: Signed, bucket: str) -> Response:
     """Begin an upload. With a declared digest or a resume token, one that is under way is found
     again.
     """
-    wanted = codec.decode(BeginUpload, documents.read_object(call.body))
+    body = codec.decode(BeginUpload, documents.read_object(call.body))
     client = call.caller.access_key
     begun = await here.offload.long(
-        call.org, here.uploads.begin, call.org, bucket, wanted, client=client, once=call.once
+        call.org, here.uploads.begin, call.org, bucket, body, client=client, once=call.once
     )
     return documents.answer(begun, 201)
 
@@ -102,9 +102,9 @@ async def append(  # noqa: PLR0917
 )
 async def complete(here: Here, call: Signed, bucket: str, upload: str) -> Response:
     """Make the object of all that has come, or of the listed parts; it appears as a whole."""
-    said = codec.decode(CompleteUpload, documents.read_object(call.body or b"{}"))
+    completion = codec.decode(CompleteUpload, documents.read_object(call.body or b"{}"))
     stored = await here.offload.long(
-        call.org, here.uploads.complete, call.org, bucket, upload, said, once=call.once
+        call.org, here.uploads.complete, call.org, bucket, upload, completion, once=call.once
     )
     return documents.answer(stored, 200, content.etag(stored))
 

@@ -125,12 +125,12 @@ async def _quota(here: Platform, call: Call, org_id: str | None, mail: str = "")
 
     def rows() -> list[dict[str, str]]:
         scope = here.identities.scope(call.caller, org_id)
-        asked = (
+        organisations = (
             [here.identities.organisation(scope)]
             if scope is not None
             else here.identities.organisations()
         )
-        found = [_row(here, one, capacity) for one in asked]
+        found = [_row(here, one, capacity) for one in organisations]
         return [{**row, "org_mail": row["org_mail"] or mail} for row in found]
 
     return documents.answer({"data": await here.offload(rows)})

@@ -31,13 +31,13 @@ _NEWEST = 1000
 @router.post("")
 async def submit(here: Here, call: Signed) -> Response:
     """Take a study. Fields that we do not know are ignored, and its events say so."""
-    asked = read_hp_document(documents.read_object(call.body))
-    study = original_tunings.OriginalStudy(**vars(asked.study))
+    submission = read_hp_document(documents.read_object(call.body))
+    study = original_tunings.OriginalStudy(**vars(submission.study))
     capacity = await here.engine.capacity()
 
     def take() -> dict[str, Any]:
         record = here.resources_of[STUDIES.plural].create(
-            call.caller, study, capacity, once=call.once, notes=asked.notes
+            call.caller, study, capacity, once=call.once, notes=submission.notes
         )
         return hp_views.hp_document(record, call.caller.organisation)
 
@@ -76,8 +76,8 @@ async def delete(here: Here, call: Signed, name: str, org_id: str | None = None)
         scope = here.identities.scope(call.caller, org_id)
         studies = here.resources_of[STUDIES.plural]
         record = studies.delete(scope, name, call.caller, once=call.once)
-        said = f"{record.key.name} and its trials are being deleted"
-        return {"hp_name": record.key.name, "state": "deleting", "message": said}
+        message = f"{record.key.name} and its trials are being deleted"
+        return {"hp_name": record.key.name, "state": "deleting", "message": message}
 
     return documents.answer(await here.offload(remove))
 
@@ -94,13 +94,13 @@ async def trials(here: Here, call: Signed, name: str, org_id: str | None = None)
 
 @router.get("/{name}/events")
 async def events(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
-    """What was said about a study."""
+    """Events of a study."""
 
-    def said() -> dict[str, Any]:
+    def read_events() -> dict[str, Any]:
         record = _find(here, call, name, org_id)
         return views.events_document(name, here.store.events(record.key.uid, after=0))
 
-    return documents.answer(await here.offload(said))
+    return documents.answer(await here.offload(read_events))
 
 
 @router.get("/{name}/metrics")

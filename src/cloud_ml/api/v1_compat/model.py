@@ -44,13 +44,13 @@ async def create(here: Here, call: Signed) -> Response:
     reaches its port says the setting ``gateway.original_clients``.
     """
     document = documents.read_object(call.body)
-    asked = codec.decode(ModelService, document, ignore_unknown=True)
+    service = codec.decode(ModelService, document, ignore_unknown=True)
     if "access" not in document and here.original_services_open:
-        asked = dataclasses.replace(asked, access="open")
+        service = dataclasses.replace(service, access="open")
 
     def take() -> dict[str, Any]:
         record = here.services.create(
-            call.caller, asked, notes=_describe_ignored(document), once=call.once
+            call.caller, service, notes=_describe_ignored(document), once=call.once
         )
         return service_views.model_document(record, call.caller.organisation, here.services_host)
 
@@ -129,8 +129,13 @@ async def delete(
     def remove() -> dict[str, Any]:
         scope = here.identities.scope(call.caller, org_id)
         here.services.delete(scope, (name, version), call.caller, once=call.once)
-        said = f"{name} {version} is being deleted"
-        return {"model_name": name, "model_version": version, "state": "deleting", "message": said}
+        message = f"{name} {version} is being deleted"
+        return {
+            "model_name": name,
+            "model_version": version,
+            "state": "deleting",
+            "message": message,
+        }
 
     return documents.answer(await here.offload(remove))
 
@@ -173,13 +178,13 @@ async def logs(
 async def events(
     here: Here, call: Signed, name: str, version: str, org_id: str | None = None
 ) -> Response:
-    """What was said about a service."""
+    """Events of a service."""
 
-    def said() -> dict[str, Any]:
+    def read_events() -> dict[str, Any]:
         record = here.services.find(here.identities.scope(call.caller, org_id), name, version)
         return views.events_document(name, here.services.events(record))
 
-    return documents.answer(await here.offload(said))
+    return documents.answer(await here.offload(read_events))
 
 
 @router.get("/{name}/{version}/metrics")

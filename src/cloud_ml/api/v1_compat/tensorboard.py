@@ -84,21 +84,21 @@ async def delete(here: Here, call: Signed, name: str, org_id: str | None = None)
         scope = here.identities.scope(call.caller, org_id)
         boards = here.resources_of[TENSORBOARDS.plural]
         record = boards.delete(scope, name, call.caller, once=call.once)
-        said = f"{record.key.name} is being deleted"
-        return {"tensorboard_name": record.key.name, "state": "deleting", "message": said}
+        message = f"{record.key.name} is being deleted"
+        return {"tensorboard_name": record.key.name, "state": "deleting", "message": message}
 
     return documents.answer(await here.offload(remove))
 
 
 @router.get("/{name}/events")
 async def events(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
-    """What was said about a TensorBoard."""
+    """Events of a TensorBoard."""
 
-    def said() -> dict[str, Any]:
+    def read_events() -> dict[str, Any]:
         record = _find(here, call, name, org_id)
         return views.events_document(name, here.store.events(record.key.uid, after=0))
 
-    return documents.answer(await here.offload(said))
+    return documents.answer(await here.offload(read_events))
 
 
 async def _way_in(here: Platform, call: Call, record: TensorBoardRecord) -> str:

@@ -162,10 +162,10 @@ async def logs(
 
 @router.get("/{name}/events")
 async def events(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
-    """What was said about a job; while it waits, also what is free on this server."""
+    """Events of a job; while it waits, also what is free on this server."""
     capacity = await here.engine.capacity()
 
-    def said() -> dict[str, Any]:
+    def read_events() -> dict[str, Any]:
         scope = here.identities.scope(call.caller, org_id)
         try:
             record, task = here.jobs.find_member(scope, name)
@@ -181,7 +181,7 @@ async def events(here: Here, call: Signed, name: str, org_id: str | None = None)
             record.key.name if task is None else name, here.jobs.events(record), free
         )
 
-    return documents.answer(await here.offload(said))
+    return documents.answer(await here.offload(read_events))
 
 
 @router.get("/{name}/metrics")

@@ -1,4 +1,4 @@
-"""What a request of the storage protocol asks for. Pure, but for the request it stands on."""
+"""A request of the storage protocol: its bucket, key and query."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, its path and its query read."""
+class FdsRequest:
+    """A request with its bucket, key and query."""
 
-    request: Request
+    http: Request
     bucket: str
     key: str
     query: Mapping[str, str]
 
     @classmethod
-    def of(cls, request: Request) -> Asked:
+    def of(cls, request: Request) -> FdsRequest:
         """Read the path as it was signed: decoded once.
 
         Raises:
@@ -68,14 +68,14 @@ class Asked:
     @property
     def here(self) -> Platform:
         """The platform."""
-        return platform_of(self.request)
+        return platform_of(self.http)
 
     async def signed(self) -> Call:
         """Establish the caller; see ``auth.admit``. Everything but GET and HEAD counts as a
         mutation.
         """
-        mutation = self.request.method not in ("GET", "HEAD")
-        return await auth.admit(self.request, mutation=mutation, read=fds.Claim.from_headers)
+        mutation = self.http.method not in ("GET", "HEAD")
+        return await auth.admit(self.http, mutation=mutation, read=fds.Claim.from_headers)
 
     async def signed_upload(self) -> UploadCall:
         """Establish the caller and leave the body to be streamed; see ``auth.admit_upload``.
@@ -83,7 +83,7 @@ class Asked:
         Raises:
             InvalidRequest: A header asks for what would be lost, such as metadata.
         """
-        call = await auth.admit_upload(self.request, read=fds.Claim.from_headers)
+        call = await auth.admit_upload(self.http, read=fds.Claim.from_headers)
         self.check_headers()
         return call
 
@@ -93,7 +93,7 @@ class Asked:
         Raises:
             InvalidRequest: One does, such as metadata.
         """
-        for name, value in self.request.headers.items():
+        for name, value in self.http.headers.items():
             if value and name.startswith(fds.PREFIX) and name not in _KEPT:
                 raise common.refuse(
                     name[:80], value[:80], "nothing: this server keeps an object's bytes only"
