@@ -266,15 +266,15 @@ class Executor(Generic[W]):
         """The gang with the variables of its attempt, in processes that log nowhere else."""
         if self._variables is None:
             return gang
-        told = self._variables(gang.key.job_uid, gang.key.attempt)
+        variables = self._variables(gang.key.job_uid, gang.key.attempt)
         secret = {one.variable for one in gang.secrets}
         processes = tuple(
             one
             if sets_tracking({*one.environment, *secret})
-            else replace(one, environment={**told, **one.environment})
+            else replace(one, environment={**variables, **one.environment})
             for one in gang.processes
         )
-        return replace(gang, processes=processes) if told else gang
+        return replace(gang, processes=processes) if variables else gang
 
     def _restore_from(self, job: Record[W, WorkloadStatus], attempt: int, folder: str) -> str:
         workload = job.spec.workload

@@ -130,9 +130,9 @@ class TensorBoardController:
         now = self._clock()
         if desired is Desired.PAUSED:
             idle = duration_text(int(self._settings.idle_s))
-            said = Event(now, "Idle", f"nobody has looked for {idle}; the next request starts it")
+            event = Event(now, "Idle", f"nobody has looked for {idle}; the next request starts it")
         else:
-            said = Event(now, "Woken", "somebody looks at it")
+            event = Event(now, "Woken", "somebody looks at it")
         with contextlib.suppress(NotFound):  # it was deleted in the meantime
             await self._offload(
                 self._store.change_spec,
@@ -140,7 +140,7 @@ class TensorBoardController:
                 uid,
                 lambda spec: spec.with_workload(spec.workload.with_desired(desired)),
                 now=now,
-                events=[said],
+                events=[event],
             )
 
     def _everything(self) -> Iterator[TensorBoardRecord]:

@@ -90,8 +90,8 @@ class TrainJobController:
         if self._deploy is None or not job.spec.submitted.model_name:
             return ()
         begin_step("export the model")
-        said = await self._offload(self._deploy, job)
-        return [said] if said is not None else ()
+        event = await self._offload(self._deploy, job)
+        return [event] if event is not None else ()
 
     async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""

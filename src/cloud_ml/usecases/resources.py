@@ -143,7 +143,7 @@ class Resources(Generic[NewT, ViewT, S, T]):
         spec, now = resource.complete(caller, resource.spec_of(new)), self._clock()
         resource.admit(caller, spec, capacity)
         self._limits.check(self._kind, caller.org, resource.type.plural, spec)
-        said = [Event(now, "FieldIgnored", note, EventType.WARNING) for note in notes]
+        warnings = [Event(now, "FieldIgnored", note, EventType.WARNING) for note in notes]
         try:
             record = self._store.create(
                 self._kind,
@@ -153,7 +153,7 @@ class Resources(Generic[NewT, ViewT, S, T]):
                 spec=spec,
                 status=resource.first_status(spec),
                 now=now,
-                events=[Event(now, "Created", f"created by {caller.user}"), *said],
+                events=[Event(now, "Created", f"created by {caller.user}"), *warnings],
                 idempotency_key=idempotency_key,
                 once=once,
             )
@@ -234,12 +234,14 @@ class Resources(Generic[NewT, ViewT, S, T]):
                 field="phase",
                 allowed=", ".join([*possible, f"or a new {described.name} of another name"]),
             )
-        said = Event(now, f"{action.capitalize()}Requested", f"{action} requested by {caller.user}")
+        event = Event(
+            now, f"{action.capitalize()}Requested", f"{action} requested by {caller.user}"
+        )
         if act := self._resource.record_actions.get(action):
             return self._store.change_spec_of_record(
                 self._kind,
                 record.key.uid,
-                lambda found: _with_events(act(found, body), said),
+                lambda found: _with_events(act(found, body), event),
                 now=now,
                 once=once,
             )
@@ -249,7 +251,7 @@ class Resources(Generic[NewT, ViewT, S, T]):
             record.key.uid,
             change if action not in described.bodies else lambda spec: change(spec, body),
             now=now,
-            events=[said],
+            events=[event],
             once=once,
         )
 
@@ -264,9 +266,9 @@ class Resources(Generic[NewT, ViewT, S, T]):
         """
         permit(caller, self._resource.operation)
         record, now = self.find(scope, name), self._clock()
-        said = Event(now, "DeleteRequested", f"deletion requested by {caller.user}")
+        event = Event(now, "DeleteRequested", f"deletion requested by {caller.user}")
         record = self._store.request_delete(
-            self._kind, record.key.uid, now=now, events=[said], once=once
+            self._kind, record.key.uid, now=now, events=[event], once=once
         )
         if not self._resource.has_controller:
             self._store.delete(self._kind, record.key.uid, fence=None)
@@ -280,6 +282,6 @@ class Resources(Generic[NewT, ViewT, S, T]):
 def _with_events(
     changed: tuple[S, Sequence[tuple[str, str]]], requested: Event
 ) -> tuple[S, Sequence[Event]]:
-    spec, said = changed
-    warnings = [Event(requested.at, reason, text, EventType.WARNING) for reason, text in said]
+    spec, notes = changed
+    warnings = [Event(requested.at, reason, text, EventType.WARNING) for reason, text in notes]
     return spec, [requested, *warnings]

@@ -57,8 +57,8 @@ class FrameworkRuntimes:
             raise NotFound(
                 why, field="framework", value=framework, allowed=", ".join(self._catalog.listing())
             )
-        wanted = framework.strip().lower()
-        return [one for one in await self.list() if wanted == one.name or wanted in one.aliases]
+        name = framework.strip().lower()
+        return [one for one in await self.list() if name == one.name or name in one.aliases]
 
     async def prepare(
         self, caller: Identity, framework: str, version: str | None, *, once: Once | None = None
@@ -112,8 +112,11 @@ class FrameworkRuntimes:
 
     def _able(self, caller: Identity, framework: str, version: str | None) -> Runtimes:
         permit(caller, Operation.MANAGE_PLATFORM)
-        for field, value, asked in (("framework", framework, None), ("version", version, version)):
-            if (why := self._catalog.refusal(framework, asked)) is not None:
+        for field, value, requested_version in (
+            ("framework", framework, None),
+            ("version", version, version),
+        ):
+            if (why := self._catalog.refusal(framework, requested_version)) is not None:
                 kind = NotFound if field == "framework" else InvalidRequest
                 allowed = self._catalog.listing().get(framework, ())
                 raise kind(

@@ -113,9 +113,9 @@ class Secrets:
         )
         existing, now = self._record(caller.org, name), self._clock()
         if existing is not None and request.replace:
-            said = Event(now, "Replaced", f"replaced by {caller.user}")
+            event = Event(now, "Replaced", f"replaced by {caller.user}")
             record = self._store.change_spec(
-                SECRET, existing.key.uid, lambda _: spec, now=now, events=[said], once=once
+                SECRET, existing.key.uid, lambda _: spec, now=now, events=[event], once=once
             )
             return self._to_wire(record)
         if existing is None:
@@ -240,16 +240,16 @@ class Secrets:
     def _value(self, org: str, use: SecretUse) -> JobSecret:
         record = self._record(org, use.name)
         if record is None:
-            said = f"the secret {use.name} no longer exists; create it again: cloudml secret create {use.name}"
-            raise SecretProblem(said, Reason.SECRET_NOT_FOUND)
+            message = f"the secret {use.name} no longer exists; create it again: cloudml secret create {use.name}"
+            raise SecretProblem(message, Reason.SECRET_NOT_FOUND)
         if use.variable and (why := _no_variable(record.spec)):
-            said = f"the secret {use.name} cannot be the variable {use.variable}: {why}"
-            raise SecretProblem(said, Reason.SECRET_NOT_FOUND)
+            message = f"the secret {use.name} cannot be the variable {use.variable}: {why}"
+            raise SecretProblem(message, Reason.SECRET_NOT_FOUND)
         try:
             value = self._sealer.open(record.spec.sealed, _context(org, use.name))
         except Unavailable as error:
-            said = f"the secret {use.name} is unreadable; ask the operator of the server to check its sealing key"
-            raise SecretProblem(said, Reason.SECRET_UNREADABLE) from error
+            message = f"the secret {use.name} is unreadable; ask the operator of the server to check its sealing key"
+            raise SecretProblem(message, Reason.SECRET_UNREADABLE) from error
         return JobSecret(use.name, use.variable, base64.b64encode(value).decode("ascii"))
 
     def _decode_data(self, data: str) -> bytes:
@@ -265,9 +265,9 @@ class Secrets:
                 "data is empty: a secret has a value", field="data", allowed=allowed
             )
         if len(value) > most:
-            said = f"the secret has {len(value)} bytes, more than this server takes"
+            message = f"the secret has {len(value)} bytes, more than this server takes"
             raise TooLarge(
-                said,
+                message,
                 field="data",
                 allowed=f"at most {most} bytes (the operator's secrets.size_limit_bytes)",
             )

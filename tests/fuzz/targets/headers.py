@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from starlette.requests import Request
 
 from cloud_ml.api import conditional, content, parameters, ranges
-from cloud_ml.api.fds.asked import Asked
+from cloud_ml.api.fds.fds_request import FdsRequest
 from cloud_ml.auth import claims, fds, legacy, presigned, signature
 from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.net.http1 import cors
@@ -144,7 +144,7 @@ def signed_target(data: bytes) -> None:
 
 
 @target(
-    "api.fds.asked",
+    "api.fds.fds_request",
     "api.parameters",
     "auth.fds",
     seeds=[
@@ -176,12 +176,12 @@ def storage_path(data: bytes) -> None:
         except StopIteration:
             pass
     try:
-        asked = Asked.of(request)
+        request = FdsRequest.of(request)
     except (InvalidRequest, Unauthenticated):
         return
-    assert "/" not in asked.bucket
+    assert "/" not in request.bucket
     assert fds.resource(path.decode() + "?acl").startswith(fds.decode_path(path.decode()))
-    assert asked.level
+    assert request.level
 
 
 @target(

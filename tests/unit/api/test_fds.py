@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.api.fds.asked import Level
+from cloud_ml.api.fds.fds_request import Level
 from cloud_ml.api.fds.operations import OPERATIONS
 from cloud_ml.settings import ApiSettings
 from support.platform import Served

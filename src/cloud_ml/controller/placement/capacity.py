@@ -6,8 +6,8 @@ from cloud_ml.domain.quotas import Amounts, format_amount
 from cloud_ml.engines.base import Capacity
 
 
-def shortage(capacity: Capacity, wanted: Amounts, held: Amounts, who: str) -> str:
-    """What there is too little of for ``wanted`` beside ``held``, in a sentence; empty if it fits.
+def shortage(capacity: Capacity, requested: Amounts, held: Amounts, who: str) -> str:
+    """What there is too little of for ``requested`` beside ``held``, in a sentence; else empty.
 
     The memory limits of all that runs stay within the memory. Limits of processors may come to
     ``capacity.cpu_overcommit`` times what there is; 0 means without a bound. What names no limit
@@ -16,7 +16,7 @@ def shortage(capacity: Capacity, wanted: Amounts, held: Amounts, who: str) -> st
 
     Args:
         capacity: What the machine has.
-        wanted: What is to start.
+        requested: What is to start.
         held: What runs already.
         who: ``job`` or ``replica``, for the sentence.
     """
@@ -28,8 +28,10 @@ def shortage(capacity: Capacity, wanted: Amounts, held: Amounts, who: str) -> st
             ("cpu_millis", "processors", round(capacity.cpu_millis * capacity.cpu_overcommit))
         )
     for resource, word, most in bounds:
-        asked, taken = getattr(wanted, resource) or 0, getattr(held, resource) or 0
-        if asked and taken + asked > most:
-            there, used, wish = (format_amount(resource, amount) for amount in (most, taken, asked))
-            return f"{word} of this machine: {used} of {there} are used, the {who} asks for {wish}"
+        needed, taken = getattr(requested, resource) or 0, getattr(held, resource) or 0
+        if needed and taken + needed > most:
+            there, used, request_text = (
+                format_amount(resource, amount) for amount in (most, taken, needed)
+            )
+            return f"{word} of this machine: {used} of {there} are used, the {who} asks for {request_text}"
     return ""

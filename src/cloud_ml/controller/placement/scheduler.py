@@ -65,8 +65,8 @@ class Scheduler:
         metrics: Metrics | None = None,
     ) -> None:
         if metrics is not None:
-            said = "Ports of engine.ports that jobs have."
-            metrics.add([Reading("cloudml_task_ports", said, (), self._ports_taken)])
+            description = "Ports of engine.ports that jobs have."
+            metrics.add([Reading("cloudml_task_ports", description, (), self._ports_taken)])
         self._ports = ports
         self._store = store
         self._engine = engine

@@ -115,9 +115,9 @@ class Slots:
             if uid in self._held and not self.has_room(job):
                 self.forget(uid)  # it needs more than it had, and waits for that like all others
             if uid not in self._held and uid not in self._waiting:
-                wanted = at_least(_workload_of(job))
-                self._waiting[uid] = quotas.requested_amounts(wanted)
-                self._ports_wanted[uid] = wanted.port_count
+                minimum = at_least(_workload_of(job))
+                self._waiting[uid] = quotas.requested_amounts(minimum)
+                self._ports_wanted[uid] = minimum.port_count
                 turn = (-job.spec.workload.priority, job.status.queued_at or job.created_at, uid)
                 heapq.heappush(self._lines.setdefault(job.key.org, []), turn)
         else:
@@ -189,21 +189,21 @@ class Slots:
 
     def never_fits(self, job: WorkloadRecord, limits: MemoryLimits) -> str:
         """Why a job could never start with such memory limits, in a sentence; empty if it could."""
-        wanted = quotas.requested_amounts(at_least(with_memory(job.spec.workload, limits)))
-        if found := quotas.excess(self._quota_of(job.key.org), wanted, kind=self._kind):
+        amounts = quotas.requested_amounts(at_least(with_memory(job.spec.workload, limits)))
+        if found := quotas.excess(self._quota_of(job.key.org), amounts, kind=self._kind):
             return "; ".join(one.sentence() for one in found)
-        memory, most = wanted.memory_bytes or 0, self._capacity.memory_bytes
+        memory, most = amounts.memory_bytes or 0, self._capacity.memory_bytes
         if memory <= most:
             return ""
-        asked, there = (quotas.format_amount("memory_bytes", size) for size in (memory, most))
-        return f"it would need {asked} of memory, and this machine has {there}"
+        needed, there = (quotas.format_amount("memory_bytes", size) for size in (memory, most))
+        return f"it would need {needed} of memory, and this machine has {there}"
 
     def waits_for(self, job: WorkloadRecord) -> WaitsFor | None:
         """What a queued job waits for although it is its turn, or the turn of its organisation."""
         org, uid = job.key.org, job.key.uid
         least = at_least(_workload_of(job))
-        wanted = quotas.requested_amounts(least)
-        if excess := self._excess(org, wanted):
+        amounts = quotas.requested_amounts(least)
+        if excess := self._excess(org, amounts):
             return WaitsFor(Reason.QUOTA_EXCEEDED, "; ".join(one.sentence() for one in excess))
         head = self._head(org)
         if head is not None and head[2] != uid and self._excess(org, self._waiting[head[2]]):
@@ -215,7 +215,7 @@ class Slots:
             kept = "place is" if self._reserved == 1 else f"{self._reserved} places are"
             message = f"the last {kept} kept for organisations that have no job running"
             return WaitsFor(Reason.INSUFFICIENT_CAPACITY, message)
-        if short := self._shortage(wanted) or self._ports.shortage(least.port_count):
+        if short := self._shortage(amounts) or self._ports.shortage(least.port_count):
             return WaitsFor(Reason.INSUFFICIENT_CAPACITY, short)
         return None
 
@@ -304,12 +304,12 @@ class Slots:
 
         def fits(workload: WorkloadSpec) -> bool:
             # It has its place, whatever the number of jobs is limited to by now.
-            wanted = replace(quotas.requested_amounts(workload), count=0)
+            amounts = replace(quotas.requested_amounts(workload), count=0)
             return (
                 workload.port_count <= ports
-                and (wanted.gpus or 0) <= self._capacity.gpus
-                and not shortage(self._capacity, wanted, beside, "job")
-                and not self._excess(org, wanted, own)
+                and (amounts.gpus or 0) <= self._capacity.gpus
+                and not shortage(self._capacity, amounts, beside, "job")
+                and not self._excess(org, amounts, own)
             )
 
         return fits
@@ -366,7 +366,7 @@ class Slots:
         return line[0]
 
     def _excess(
-        self, org: str, wanted: Amounts, given: Amounts | None = None
+        self, org: str, requested: Amounts, given: Amounts | None = None
     ) -> Sequence[quotas.Excess]:
         if (quota := self._quota_of(org)).lets_all_start:
             return ()
@@ -375,7 +375,7 @@ class Slots:
         )
         return quotas.excess(
             quota,
-            wanted,
+            requested,
             self._amounts_of(org) if given is None else given,
             elsewhere=elsewhere,
             kind=self._kind,
@@ -403,11 +403,11 @@ class Slots:
         """
         return org in self._held_by and len(self._held) >= self._most - self._reserved
 
-    def _shortage(self, wanted: Amounts) -> str:
+    def _shortage(self, requested: Amounts) -> str:
         """What the machine has too little of, beside everything that runs on it."""
         held = [amounts for line in self._of_all_kinds for amounts in line._held.values()]
         who = quotas.ASKERS[self._kind]
-        return shortage(self._capacity, wanted, quotas.together(held), who)
+        return shortage(self._capacity, requested, quotas.together(held), who)
 
 
 def _workload_of(job: WorkloadRecord) -> WorkloadSpec:

@@ -19,14 +19,14 @@ _SLOW_S = 30.0
 class _Copy:
     task: asyncio.Task[TrainerSource]
     began: float
-    told: bool = False
+    slow_reported: bool = False
 
 
 class Copies:
     """One copy for each job at a time. Belongs to one event loop.
 
     Args:
-        slow_s: How long a copy may take before its job is told.
+        slow_s: How long a copy may take before an event of its job says so.
     """
 
     def __init__(self, *, slow_s: float = _SLOW_S) -> None:
@@ -49,8 +49,8 @@ class Copies:
         if copy.task.done():
             self._running.pop(uid, None)
             return copy.task.result()
-        if now - copy.began > self._slow_s and not copy.told:
-            copy.told = True
+        if now - copy.began > self._slow_s and not copy.slow_reported:
+            copy.slow_reported = True
             raise StepTimeout(
                 f"the trainer is being copied for more than {self._slow_s:g} s; the attempt "
                 "waits for it"

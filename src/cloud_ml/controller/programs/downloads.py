@@ -160,7 +160,7 @@ class Downloads:
         )  # fmt: skip
         try:
             async with asyncio.timeout(task.timeout_s + _MARGIN_S):
-                _, said = await process.communicate(json.dumps(asdict(task)).encode())
+                _, output = await process.communicate(json.dumps(asdict(task)).encode())
         except TimeoutError:
             return {"problem": f"it did not arrive within {task.timeout_s:g} s"}
         finally:
@@ -169,13 +169,13 @@ class Downloads:
             if process.returncode is None:
                 await asyncio.shield(process.wait())
         try:
-            report = json.loads(said[-_REPORT:])
+            report = json.loads(output[-_REPORT:])
         except ValueError:
             report = None
         if not isinstance(report, dict):
             logger.warning(
                 "the program that fetches trainers failed: %s",
-                said[-2000:].decode(errors="replace"),
+                output[-2000:].decode(errors="replace"),
             )
             return {"problem": f"fetching it failed (exit code {process.returncode})"}
         return report
@@ -196,9 +196,9 @@ class Downloads:
         with draft.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if trainer.sha256 not in (None, digest):
-            told = f"it has the SHA-256 {digest}, the URI says {trainer.sha256}"
+            mismatch = f"it has the SHA-256 {digest}, the URI says {trainer.sha256}"
             return TrainerSource(
-                "", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {told}"
+                "", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {mismatch}"
             )
         target = self._folder / digest / trainer.name
         target.parent.mkdir(exist_ok=True)

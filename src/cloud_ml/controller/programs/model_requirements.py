@@ -138,10 +138,10 @@ def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
     there = (
         ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
     )
-    wanted = f"a folder with a number for its name, such as {uri}/1, that holds one of {', '.join(FRAMEWORKS)}"
+    expected = f"a folder with a number for its name, such as {uri}/1, that holds one of {', '.join(FRAMEWORKS)}"
     if not names and (near := _files_above(objects, uri)):
         there = f"nothing; beside it there is {near}"
-    return f"{uri} has no model: looked for {wanted}; there is {there}"
+    return f"{uri} has no model: looked for {expected}; there is {there}"
 
 
 def _files_above(objects: ObjectStore, uri: ObjectUri) -> str:

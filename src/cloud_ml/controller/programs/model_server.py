@@ -92,9 +92,9 @@ class ModelServerPackage:
 
 def _own_needs() -> tuple[str, ...]:
     """What the extra ``serve`` asks for."""
-    asked = metadata.requires("cloud-ml") or []
+    requirements = metadata.requires("cloud-ml") or []
     return tuple(
         each.partition(";")[0].strip()
-        for each in asked
+        for each in requirements
         if "extra == 'serve'" in each.replace('"', "'")
     )

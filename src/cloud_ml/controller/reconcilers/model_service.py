@@ -98,10 +98,10 @@ class ModelServiceReconciler:
                 return ReconcileResult()
             begin_step("read its replicas")
             records = await self._offload(self._replicas, uid)
-            asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
-            self._prober.follow(uid, service.spec.submitted.model_name, asked)
+            running = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
+            self._prober.follow(uid, service.spec.submitted.model_name, running)
             begin_step("ask its replicas")
-            await self._prober.asked(asked)
+            await self._prober.wait_for_first_answers(running)
             if not service.status.port and service.delete_requested_at is None:
                 begin_step("choose a port")
                 port = await self._publisher.choose(service)
@@ -109,9 +109,9 @@ class ModelServiceReconciler:
                     continue
                 if not port and await self._tell_no_port(service):
                     continue
-            if (scale := self._scaling.wanted(service)) != service.status.scale:
-                said = Event(self._clock(), "Scaled", f"{scale} replicas for what is asked of it")
-                await self._commit(service, replace(service.status, scale=scale), [said])
+            if (scale := self._scaling.desired_scale(service)) != service.status.scale:
+                event = Event(self._clock(), "Scaled", f"{scale} replicas for what is asked of it")
+                await self._commit(service, replace(service.status, scale=scale), [event])
                 continue
             decision = decide(
                 service,
@@ -143,18 +143,18 @@ class ModelServiceReconciler:
         if service.key.uid in self._without_port:
             return False
         self._without_port.add(service.key.uid)
-        said = Event(
+        event = Event(
             self._clock(), "NoPort", self._publisher.no_port(service.key.org), EventType.WARNING
         )
-        return await self._commit(service, service.status, [said])
+        return await self._commit(service, service.status, [event])
 
-    def _next_look(self, service: ServiceRecord, wanted: datetime | None) -> datetime | None:
+    def _next_look(self, service: ServiceRecord, requeue_at: datetime | None) -> datetime | None:
         """When to look again: a service without a port looks for one now and then."""
         if service.status.port:
             self._without_port.discard(service.key.uid)
-            return wanted
+            return requeue_at
         soon = self._clock() + _PORT_PERIOD
-        return soon if wanted is None else min(soon, wanted)
+        return soon if requeue_at is None else min(soon, requeue_at)
 
     async def _commit(
         self, service: ServiceRecord, status: ServiceStatus, events: Sequence[Event]
@@ -233,7 +233,7 @@ class ModelServiceReconciler:
         now, uid = self._clock(), service.key.uid
         name = replica_name(uid, desired)
         spec = specs.replica(service.spec.made_of(desired.template), self._loading, self._limits)
-        said = f"replica {desired.number} of {service.key.name}"
+        message = f"replica {desired.number} of {service.key.name}"
         self._store.create(
             REPLICA,
             org=service.key.org,
@@ -242,7 +242,7 @@ class ModelServiceReconciler:
             spec=spec.with_defaults(self._defaults),
             status=WorkloadStatus(queued_at=now, reason=Reason.SUBMITTED),
             now=now,
-            events=[Event(now, Reason.SUBMITTED, said)],
+            events=[Event(now, Reason.SUBMITTED, message)],
             # The key makes this idempotent: a repeated pass or a second leader creates no second
             # replica.
             idempotency_key=f"replica {name}",

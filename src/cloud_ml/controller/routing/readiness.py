@@ -65,7 +65,7 @@ class ReadinessProber:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._of: dict[str, str] = {}
         self._ready: set[str] = set()
-        self._asked: set[str] = set()
+        self._probed_uids: set[str] = set()
         self._why: dict[str, str] = {}
         self._load_failed: set[str] = set()
         self._news = asyncio.Event()
@@ -83,10 +83,10 @@ class ReadinessProber:
         return uid in self._load_failed
 
     def known(self, uid: str) -> bool:
-        """Whether it was asked at all yet."""
-        return uid in self._asked
+        """Whether it was probed at least once."""
+        return uid in self._probed_uids
 
-    async def asked(self, uids: Collection[str], limit_s: float = 1.0) -> None:
+    async def wait_for_first_answers(self, uids: Collection[str], limit_s: float = 1.0) -> None:
         """Wait a moment for the first answers of replicas that are followed.
 
         To a server that has just started all are unknown, and are not to look as if they did not
@@ -94,7 +94,7 @@ class ReadinessProber:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while any(uid in self._tasks and uid not in self._asked for uid in uids):
+                while any(uid in self._tasks and uid not in self._probed_uids for uid in uids):
                     self._news.clear()
                     await self._news.wait()
 
@@ -116,7 +116,7 @@ class ReadinessProber:
         self._tasks.pop(uid).cancel()
         self._of.pop(uid, None)
         self._ready.discard(uid)
-        self._asked.discard(uid)
+        self._probed_uids.discard(uid)
         self._why.pop(uid, None)
         self._load_failed.discard(uid)
 
@@ -136,8 +136,8 @@ class ReadinessProber:
             elif misses >= self._patience.misses and uid in self._ready:
                 self._ready.discard(uid)
                 self._changed(service)
-            if uid not in self._asked:
-                self._asked.add(uid)
+            if uid not in self._probed_uids:
+                self._probed_uids.add(uid)
                 self._news.set()
             await asyncio.sleep(self._patience.ready_s if well else self._patience.starting_s)
 
@@ -181,10 +181,10 @@ def parse_refusal(answer: bytes) -> ReplicaAnswer:
     made fit for a line.
     """
     try:
-        said = str(json.loads(answer.partition(b"\r\n\r\n")[2])["error"])
+        message = str(json.loads(answer.partition(b"\r\n\r\n")[2])["error"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return ReplicaAnswer()
-    found = _REFUSAL.match(said[:_MOST_BYTES])
+    found = _REFUSAL.match(message[:_MOST_BYTES])
     if found is None:
         return ReplicaAnswer()
     line = "".join(char if char.isprintable() else " " for char in found[2])[:_LONGEST]

@@ -153,13 +153,13 @@ def _share(service: ServiceRecord, backends: Collection[Backend]) -> int:
     Where what is served lacks replicas as well, as both do while they grow, the candidate lacks
     what it has fewer.
     """
-    tried, wanted = service.spec.candidate, candidates_of(service.spec, service.status)
-    if tried is None or not wanted:
+    tried, candidates = service.spec.candidate, candidates_of(service.spec, service.status)
+    if tried is None or not candidates:
         return 0
-    there = min(wanted, sum(each.release == tried.template for each in backends))
+    there = min(candidates, sum(each.release == tried.template for each in backends))
     count = replicas_of(service.spec, service.status)
     serving = min(count, sum(each.release != tried.template for each in backends)) or count
-    return min(tried.share, tried.share * there * count // (wanted * serving))
+    return min(tried.share, tried.share * there * count // (candidates * serving))
 
 
 def _is_routed(service: ServiceRecord) -> bool:

@@ -48,7 +48,7 @@ class Scaling:
         self._samples: dict[str, deque[Sample]] = {}
         self._some = asyncio.Event()
 
-    def wanted(self, service: ServiceRecord) -> int:
+    def desired_scale(self, service: ServiceRecord) -> int:
         """The number to commit for a service: that of its status, where there is nothing to
         change.
         """

@@ -104,7 +104,7 @@ class ChangeFeed:
         # Subscribe first, then read the position, then the lists. Changes made while the lists
         # are read come after the position.
         unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
-        tells = contextlib.ExitStack()
+        subscriptions = contextlib.ExitStack()
         try:
             cursor = await self._offload(self._store.revision)
             await asyncio.gather(*(self._offload(each) for each in self._prepare))
@@ -114,7 +114,7 @@ class ChangeFeed:
                 if each.revived is not None:
                     await self._queue_listed(each, None, each.revived)
             if self._hub is not None:
-                self._tell = tells.enter_context(self._hub.follower())
+                self._tell = subscriptions.enter_context(self._hub.follower())
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
                 await self._runner.repeat()
@@ -124,7 +124,7 @@ class ChangeFeed:
                     logger.warning("the change feed cannot be read; trying again", exc_info=True)
                 await timers.wait_for_hint(hint, self._poll_s)
         finally:
-            tells.close()
+            subscriptions.close()
             unsubscribe()
             self._runner.close()
 

@@ -1,4 +1,4 @@
-"""Passes that failed: how long their record waits for the next one, and what the record is told."""
+"""Passes that failed: how long their record waits for the next one, and the event that says so."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 @dataclass
 class _Failures:
     count: int = 0
-    told: str = ""
-    told_at: datetime | None = None
+    last_sentence: str = ""
+    last_event_at: datetime | None = None
 
 
 class FailedPasses:
@@ -34,7 +34,7 @@ class FailedPasses:
 
     Args:
         store: Keeps the events.
-        settings: How long failures wait, and how often the same one is told.
+        settings: How long failures wait, and how often the same one makes an event.
         clock: The time.
         offload: Runs the store's calls.
     """
@@ -71,8 +71,8 @@ class FailedPasses:
         return delay_s
 
     def clear(self, uid: str) -> None:
-        """A pass has succeeded. What was told is remembered: a failure that comes and goes is
-        told once in a while.
+        """A pass has succeeded. The last event is remembered: a failure that comes and goes makes
+        one once in a while.
         """
         if (failures := self._failures.get(uid)) is not None:
             failures.count = 0
@@ -97,9 +97,9 @@ class FailedPasses:
     async def _tell(self, uid: str, failures: _Failures, sentence: str) -> None:
         now, period = self._clock(), timedelta(seconds=self._settings.failure_event_s)
         if (
-            failures.told == sentence
-            and failures.told_at is not None
-            and now - failures.told_at < period
+            failures.last_sentence == sentence
+            and failures.last_event_at is not None
+            and now - failures.last_event_at < period
         ):
             return
         event = Event(now, Reason.RECONCILE_FAILED, sentence, EventType.WARNING)
@@ -112,7 +112,7 @@ class FailedPasses:
                 extra={"uid": uid},
             )
         else:
-            failures.told, failures.told_at = sentence, now
+            failures.last_sentence, failures.last_event_at = sentence, now
 
     def _delay_s(self, failures: int) -> float:
         settings = self._settings

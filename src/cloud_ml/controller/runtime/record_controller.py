@@ -181,9 +181,9 @@ class RecordReconciler(Generic[S, T, A]):
 
     def _delete_child(self, kind: Kind[Any, Any], uid: str, record: Record[S, T]) -> None:
         now = self._clock()
-        said = Event(now, Reason.DELETE_REQUESTED, f"{record.key.name} is deleted")
+        event = Event(now, Reason.DELETE_REQUESTED, f"{record.key.name} is deleted")
         with contextlib.suppress(NotFound):  # it was removed in the meantime
-            self._store.request_delete(kind, uid, now=now, events=[said], fence=self._fence)
+            self._store.request_delete(kind, uid, now=now, events=[event], fence=self._fence)
 
     async def _read(self, uid: str) -> Record[S, T] | None:
         begin_step("read the record")

@@ -22,28 +22,28 @@ class Repeating:
     def __init__(self, work: Callable[[], Awaitable[None]], period_s: float) -> None:
         self._work = work
         self._period_s = period_s
-        self._asked = asyncio.Event()
+        self._hint = asyncio.Event()
         self._begun = self._ended = 0
         self._end = asyncio.Condition()
 
     async def soon(self, _uid: str = "") -> None:
         """Do not wait for the period."""
-        self._asked.set()
+        self._hint.set()
 
     async def complete_pass(self) -> None:
         """Wait for the end of a pass that begins after this call, and that succeeds."""
         # Wait for a new pass: a running one may have read before this call.
-        wanted = self._begun + 1
-        self._asked.set()
+        next_pass = self._begun + 1
+        self._hint.set()
         async with self._end:
-            await self._end.wait_for(lambda: self._ended >= wanted)
+            await self._end.wait_for(lambda: self._ended >= next_pass)
 
     async def run(self) -> None:
         """Never returns."""
         loop = asyncio.get_running_loop()
         while True:
             began_at = loop.time()
-            self._asked.clear()
+            self._hint.clear()
             self._begun += 1
             try:
                 await self._work()
@@ -54,6 +54,6 @@ class Repeating:
                     self._ended = self._begun
                     self._end.notify_all()
             next_at = began_at + max(_TOGETHER_S, 2 * (loop.time() - began_at))
-            await timers.wait_for_hint(self._asked, self._period_s)
-            if self._asked.is_set():
+            await timers.wait_for_hint(self._hint, self._period_s)
+            if self._hint.is_set():
                 await asyncio.sleep(next_at - loop.time())

@@ -25,7 +25,12 @@ class AuditLog:
         self._identities = identities
 
     def read(
-        self, caller: Identity, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+        self,
+        caller: Identity,
+        audit_filter: AuditFilter,
+        *,
+        after: int | None = None,
+        limit: int = 50,
     ) -> AuditPage:
         """A page of entries, newest first. ``wanted.org`` is a name or a number, by default the
         caller's own.
@@ -35,9 +40,9 @@ class AuditLog:
             NotFound: The organisation is absent or not the caller's.
         """
         permit(caller, Operation.MANAGE_ORGANISATION)
-        everybody = wanted.org == EVERYBODY and caller.admin
-        org = None if everybody else self._identities.named(caller, wanted.org).name
-        page = self._store.audit(replace(wanted, org=org), after=after, limit=limit)
+        everybody = audit_filter.org == EVERYBODY and caller.admin
+        org = None if everybody else self._identities.named(caller, audit_filter.org).name
+        page = self._store.audit(replace(audit_filter, org=org), after=after, limit=limit)
         return AuditPage(items=[_line(entry) for entry in page.items], next=page.next)
 
 

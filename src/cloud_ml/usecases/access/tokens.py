@@ -187,7 +187,7 @@ class AccessTokens:
         return wire.CreatedAccessToken(info=self._to_wire(record), token=text)
 
     def _with_new_text(
-        self, record: TokenRecord, wanted: AccessTokenSpec, now: datetime
+        self, record: TokenRecord, requested: AccessTokenSpec, now: datetime
     ) -> tuple[TokenRecord, str]:
         """A token that an earlier try of the same request made, with a text in place of the lost
         one.
@@ -196,7 +196,7 @@ class AccessTokens:
             Conflict: It was a request for another token, or the token has been revoked since.
         """
         found = record.spec
-        if (found.scopes, found.note, found.revoked_at) != (wanted.scopes, wanted.note, None):
+        if (found.scopes, found.note, found.revoked_at) != (requested.scopes, requested.note, None):
             raise Conflict(
                 f"this idempotency key made token {record.key.name}, which is another one or "
                 "is revoked",
@@ -225,8 +225,8 @@ class AccessTokens:
         manages = caller.admin or permits(caller.role, Operation.MANAGE_ORGANISATION)
         if not manages and user not in (None, caller.user):
             return []
-        wanted = user if manages else caller.user
-        tag = None if wanted is None else user_tag(organisation.name, wanted)
+        owner = user if manages else caller.user
+        tag = None if owner is None else user_tag(organisation.name, owner)
         return [self._to_wire(record) for record in self._of(organisation.name, tag)]
 
     def describe(self, caller: Identity, token: str) -> wire.AccessToken:

@@ -156,9 +156,9 @@ class Comparisons:
         experiments = sorted({one.run.row.experiment for one in subjects})
         has = Comparison(Entity.METRIC, metric, Operator.IS_NOT_NULL)
         # Ask for a few more than needed, because the result also contains the compared runs.
-        wanted = RunSearch(org, experiments, (has,), limit=MOST_RUNS + MOST, seconds=_SEARCH_S)
+        search = RunSearch(org, experiments, (has,), limit=MOST_RUNS + MOST, seconds=_SEARCH_S)
         try:
-            found = self._store.tracking.search(wanted).items
+            found = self._store.tracking.search(search).items
         except InvalidRequest:  # the search takes too long
             return []
         mine = {one.uid for one in subjects}
@@ -283,7 +283,10 @@ def _changed_inputs(subjects: Sequence[Subject]) -> list[str]:
     """The objects that changed between the first run and the second."""
     first, second = subjects[0].inputs, subjects[1].inputs
     return [
-        said for uri in first if uri in second for said in changed_objects(first[uri], second[uri])
+        change
+        for uri in first
+        if uri in second
+        for change in changed_objects(first[uri], second[uri])
     ]
 
 

@@ -199,14 +199,14 @@ class Reproductions:
         """(objects that have changed, what cannot be said)."""
         if not first.inputs:
             return [], []
-        said: list[str] = []
+        changes: list[str] = []
         job = _job_of(first)
         for uri, before in first.inputs.items():
             after = second.inputs.get(uri) or self._now(org, uri)
             if uri == mounted_uri(job.spec):
                 after = self._without_own(job, before, after)
-            said += changed_objects(before, after)
-        return said, []
+            changes += changed_objects(before, after)
+        return changes, []
 
     def _without_own(
         self, job: TrainJobRecord, before: InputManifest, after: InputManifest

@@ -106,8 +106,8 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     memory = quotas.together([quotas.requested_amounts(workload)]).memory_bytes or 0
     if memory > capacity.memory_bytes:
         most = common.format_memory(capacity.memory_bytes)
-        asked = _memory_of_tasks(workload) if several else submitted.memory_limit
-        raise _too_much("memory_limit", asked, f"at most {most}")
+        memory_text = _memory_of_tasks(workload) if several else submitted.memory_limit
+        raise _too_much("memory_limit", memory_text, f"at most {most}")
     gpus = quotas.requested_amounts(workload).gpus or 0
     if gpus <= capacity.gpus:
         return Admitted(spec)

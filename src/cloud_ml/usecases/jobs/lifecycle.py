@@ -214,13 +214,17 @@ class JobLifecycle(JobLookup):
             raise Conflict(
                 f"{record.key.name} has ended already: {record.status.phase}", field="phase"
             )
-        said = f"cancel requested by {caller.user}"
+        message = f"cancel requested by {caller.user}"
         if grace_s is not None:
-            said += f" with {grace_s:g} s of grace"
+            message += f" with {grace_s:g} s of grace"
         if why:
-            said += f": {why}"
+            message += f": {why}"
         return self._change(
-            record, lambda workload: workload.stopped(grace_s), Reason.CANCEL_REQUESTED, said, once
+            record,
+            lambda workload: workload.stopped(grace_s),
+            Reason.CANCEL_REQUESTED,
+            message,
+            once,
         )
 
     def delete(
@@ -246,7 +250,7 @@ class JobLifecycle(JobLookup):
         record: TrainJobRecord,
         change: Callable[[WorkloadSpec], WorkloadSpec],
         reason: Reason,
-        said: str,
+        message: str,
         once: Once | None,
     ) -> TrainJobRecord:
         now = self._clock()
@@ -255,7 +259,7 @@ class JobLifecycle(JobLookup):
             record.key.uid,
             lambda spec: change_workload(spec, change),
             now=now,
-            events=[Event(now, reason, said)],
+            events=[Event(now, reason, message)],
             once=once,
         )
 

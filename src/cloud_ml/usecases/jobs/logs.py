@@ -334,14 +334,14 @@ async def _size_before(chunks: AsyncGenerator[bytes], moment: datetime) -> int:
     """How many bytes of a log with times come before the first line that is not older than
     ``moment``.
     """
-    wanted = (
+    earliest = (
         moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
     )
     size, at_line_start = 0, True
     async with aclosing(chunks):
         async for chunk in chunks:
             for line in chunk.splitlines(keepends=True):
-                if at_line_start and line[: len(wanted)] >= wanted:
+                if at_line_start and line[: len(earliest)] >= earliest:
                     return size
                 size += len(line)
                 at_line_start = line.endswith(b"\n")

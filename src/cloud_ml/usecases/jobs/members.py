@@ -116,8 +116,8 @@ def cluster_fields(record: TrainJobRecord, task: str | None) -> dict[str, Any]:
     own = next((one for one in tasks if one.name == task), None)
     if own is None:  # an elastic job has less room than for this task
         return fields
-    told = f"TF_CONFIG={tf_config(tasks, own)}"
-    return fields | {"service_port": own.port, "cluster_env_var": told}
+    variable = f"TF_CONFIG={tf_config(tasks, own)}"
+    return fields | {"service_port": own.port, "cluster_env_var": variable}
 
 
 def placed_tasks(record: WorkloadRecord) -> tuple[Task, ...]:

@@ -128,20 +128,20 @@ class OutputCollection:
         stop: Callable[[], bool],
     ) -> OutputSelection:
         selection = OutputSelection(self._bounds)
-        wanted = self._filter(job, directory)
-        if wanted is None:
+        output_filter = self._filter(job, directory)
+        if output_filter is None:
             return selection
         prefix = rules.folder_of(job.key.name, job.key.uid)
 
         def enters(folder: bytes) -> bool:
             if stop():
                 raise interruption()
-            return _may_hold_outputs(folder) and wanted.enters(folder)
+            return _may_hold_outputs(folder) and output_filter.enters(folder)
 
         for file in directory.files(enters):
             if stop():
                 raise interruption()
-            keeps = _is_wanted(file, wanted)
+            keeps = _is_wanted(file, output_filter)
             if keeps is None:
                 omitted.unmatched.add(file)
             elif not keeps:
@@ -335,10 +335,10 @@ def _may_hold_outputs(folder: bytes) -> bool:
     return name not in rules.SKIPPED_FOLDERS and not name.endswith(b".egg-info")
 
 
-def _is_wanted(file: JobFile, wanted: PacedFilter) -> bool | None:
+def _is_wanted(file: JobFile, output_filter: PacedFilter) -> bool | None:
     if file.obstacle is not None and file.obstacle.of_folder:
-        return wanted.may_keep_below(file.path)
-    return wanted.keeps(file.path)
+        return output_filter.may_keep_below(file.path)
+    return output_filter.keeps(file.path)
 
 
 def _can_be_key(prefix: str, path: bytes) -> bool:

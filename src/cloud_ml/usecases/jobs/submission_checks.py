@@ -160,28 +160,30 @@ class SubmissionChecks:
         Raises:
             InvalidRequest: There is no such job, or it has saved none; or nothing is at the URI.
         """
-        asked = job.restore_from or ""
-        if asked.startswith("fds://"):
-            found = self._checkpoints.at(org, asked) if job.check_uris else asked
+        restore_from = job.restore_from or ""
+        if restore_from.startswith("fds://"):
+            found = self._checkpoints.at(org, restore_from) if job.check_uris else restore_from
             if not found:
-                raise no_checkpoint(asked, f"there is nothing at {asked[:300]}", _UNCHECKED)
+                raise no_checkpoint(
+                    restore_from, f"there is nothing at {restore_from[:300]}", _UNCHECKED
+                )
             return found
-        if not asked:
+        if not restore_from:
             return ""
         try:
-            other = self._find(org, asked)
+            other = self._find(org, restore_from)
         except NotFound:
-            why = f"there is no job {asked[:63]}"
-            raise no_checkpoint(asked, why, _OF_DELETED_JOBS) from None
+            why = f"there is no job {restore_from[:63]}"
+            raise no_checkpoint(restore_from, why, _OF_DELETED_JOBS) from None
         if other.spec.workload.is_array:
-            why = f"each task of {asked[:63]} has its own"
-            hint = f"Give the URI of one: cloudml jobs checkpoints {asked[:63]} -o name"
-            raise no_checkpoint(asked, why, hint)
+            why = f"each task of {restore_from[:63]} has its own"
+            hint = f"Give the URI of one: cloudml jobs checkpoints {restore_from[:63]} -o name"
+            raise no_checkpoint(restore_from, why, hint)
         items = self._checkpoints.of(other).items
         if not items:
             removed = other.spec.workload.drops_checkpoints
             why = "those of {} were removed by its study" if removed else "{} has saved none"
-            raise no_checkpoint(asked, why.format(asked[:63]))
+            raise no_checkpoint(restore_from, why.format(restore_from[:63]))
         return items[-1].uri
 
     def checkpoint_given(self, org: str, workload: WorkloadSpec) -> str:
@@ -216,12 +218,12 @@ def _list_log_patterns(job: TrainJob) -> Mapping[str, str]:
     }
 
 
-def no_checkpoint(asked: str, why: str, hint: str | None = None) -> InvalidRequest:
+def no_checkpoint(restore_from: str, why: str, hint: str | None = None) -> InvalidRequest:
     """The error for a ``restore_from`` that names no checkpoint, ready to be raised."""
     return InvalidRequest(
         f"restore_from names no checkpoint: {why}",
         field="restore_from",
-        value=asked[:1000],
+        value=restore_from[:1000],
         allowed="a job with checkpoints, or the fds:// URI of one",
         hint=hint,
     )

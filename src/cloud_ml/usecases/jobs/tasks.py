@@ -129,7 +129,9 @@ def check_task(record: WorkloadRecord, name: str) -> None:
             field="task",
             value=name[:63],
             allowed="one of " + ", ".join(record.spec.workload.tasks[:_SHOWN]),
-            hint=f"Did you mean {meant}?" if (meant := task_meant(record, name)) else None,
+            hint=f"Did you mean {suggestion}?"
+            if (suggestion := task_meant(record, name))
+            else None,
         )
 
 

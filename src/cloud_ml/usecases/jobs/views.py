@@ -241,10 +241,14 @@ def summary(
     )
 
 
-def event(said: Event) -> JobEvent:
+def event(stored_event: Event) -> JobEvent:
     """An event of the modern surface."""
     return JobEvent(
-        id=said.id, at=said.at, type=said.type.value, reason=str(said.reason), message=said.message
+        id=stored_event.id,
+        at=stored_event.at,
+        type=stored_event.type.value,
+        reason=str(stored_event.reason),
+        message=stored_event.message,
     )
 
 
@@ -378,7 +382,10 @@ def events_document(
     memory and GPUs. It is empty without ``free``.
     """
     recommend = [[free.cpu_millis / 1000, free.memory_bytes, free.gpus]] if free else []
-    return {"events": [_original_event(name, said) for said in events], "recommend": recommend}
+    return {
+        "events": [_original_event(name, stored_event) for stored_event in events],
+        "recommend": recommend,
+    }
 
 
 def metrics_document(tasks: JobTasks) -> dict[str, Any]:
@@ -397,16 +404,16 @@ def metrics_document(tasks: JobTasks) -> dict[str, Any]:
     }
 
 
-def _original_event(name: str, said: Event) -> dict[str, Any]:
-    moment = original_time(said.at)
+def _original_event(name: str, stored_event: Event) -> dict[str, Any]:
+    moment = original_time(stored_event.at)
     return {
         "firstTimestamp": moment,
         "lastTimestamp": moment,
         "count": 1,
         "involvedObject": {"name": name},
-        "type": said.type.value,
-        "reason": str(said.reason),
-        "message": said.message,
+        "type": stored_event.type.value,
+        "reason": str(stored_event.reason),
+        "message": stored_event.message,
     }
 
 

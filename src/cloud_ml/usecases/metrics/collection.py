@@ -61,8 +61,8 @@ class MetricCollection:
         self._end = settings.file_bytes
         self._limits = RunLimits(settings, quota_of)
         self._params = ReportedParams(store, self._events, tracking)
-        self._told: set[tuple[str, ReportFile]] = set()
-        """The files whose rest is refused: that is told once."""
+        self._refused_files: set[tuple[str, ReportFile]] = set()
+        """Files whose rest is refused: the event is written once."""
 
     def collect(self, job: WorkloadRecord) -> bool:
         """Read a bounded part of what is new. Returns whether that was all.
@@ -93,7 +93,7 @@ class MetricCollection:
 
     def forget(self, uid: str) -> None:
         """The job is gone or over."""
-        self._told = {told for told in self._told if told[0] != uid}
+        self._refused_files = {entry for entry in self._refused_files if entry[0] != uid}
         self._params.forget(uid)
 
     def _has_files(self, engine: MetricReports, job: WorkloadRecord) -> bool:
@@ -138,8 +138,8 @@ class MetricCollection:
         return after
 
     def _refuse_rest(self, uid: str, file: ReportFile) -> None:
-        if (uid, file) not in self._told:
-            self._told.add((uid, file))
+        if (uid, file) not in self._refused_files:
+            self._refused_files.add((uid, file))
             self._events.refused(
                 uid, [f"reports of {file.task} beyond {self._end} bytes are not kept in an attempt"]
             )

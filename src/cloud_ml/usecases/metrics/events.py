@@ -30,8 +30,8 @@ class MetricEvents:
         more = len(sentences) - _NAMED
         rest = f"; and {more} more" if more > 0 else ""
         words = "; ".join(sentences[:_NAMED]) + rest
-        told = self._store.events(uid)
-        if not any((one.reason, one.message) == (Reason.METRICS_REFUSED, words) for one in told):
+        events = self._store.events(uid)
+        if not any((one.reason, one.message) == (Reason.METRICS_REFUSED, words) for one in events):
             self._warn(uid, Reason.METRICS_REFUSED, words)
 
     def unreadable(self, uid: str, sentence: str) -> None:

@@ -149,8 +149,8 @@ class FileCollection:
         self._settings = settings
         self._limits = RunLimits(settings, quota_of)
         self._events = MetricEvents(store, clock)
-        self._told: set[str] = set()
-        """Jobs with more event files than are read: that is told once."""
+        self._incomplete_jobs: set[str] = set()
+        """Jobs with more event files than are read: the event is written once."""
         self._known: dict[str, _Known] = {}
 
     def watch(self, job: TrainJobRecord) -> None:
@@ -195,7 +195,7 @@ class FileCollection:
 
     def forget(self, uid: str) -> None:
         """The job is gone or over."""
-        self._told.discard(uid)
+        self._incomplete_jobs.discard(uid)
         self._known.pop(uid, None)
         if self._engine is not None:
             self._engine.unwatch_files(uid)
@@ -313,8 +313,8 @@ class FileCollection:
                 stored = position = moved
 
     def _tell_incomplete(self, uid: str, why: str) -> None:
-        if uid not in self._told:
-            self._told.add(uid)
+        if uid not in self._incomplete_jobs:
+            self._incomplete_jobs.add(uid)
             self._events.refused(uid, [f"some event files are not read: {why}"])
 
     def _folders(self, job: TrainJobRecord) -> Iterator[BucketFolder]:

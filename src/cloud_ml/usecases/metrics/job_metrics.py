@@ -107,13 +107,13 @@ class JobMetrics:
         if low is not None and high is not None and low > high:
             raise common.refuse("from", low, f"a step that is not beyond to, which is {high}")
         series = self._find(job, name, task)
-        wanted = PointRange(
+        point_range = PointRange(
             -LARGEST_STEP if low is None else low,
             LARGEST_STEP if high is None else high,
             points,
             earlier,
         )
-        found = self._store.metrics.points(series.number, wanted)
+        found = self._store.metrics.points(series.number, point_range)
         return points_document(series.name, series.task, found)
 
     def page(
@@ -159,12 +159,12 @@ class JobMetrics:
         Raises:
             InvalidRequest: There are too many names.
         """
-        wanted = [name.strip() for name in (names or "").split(",") if name.strip()]
-        if len(wanted) > _MOST_COLUMNS:
+        metric_names = [name.strip() for name in (names or "").split(",") if name.strip()]
+        if len(metric_names) > _MOST_COLUMNS:
             raise common.refuse("metrics", names, f"at most {_MOST_COLUMNS} names")
-        if not wanted:
+        if not metric_names:
             return {}
-        found = self._store.metrics.series_of(uids, wanted)
+        found = self._store.metrics.series_of(uids, metric_names)
         return {uid: _last_values(lines) for uid, lines in found.items()}
 
     def _find(

@@ -26,7 +26,7 @@ class ReportedParams:
         self._store = store
         self._events = events
         self._limits = TrackingLimits(settings.params_per_run, settings.tags_per_run)
-        self._told: set[tuple[str, str]] = set()
+        self._refused_params: set[tuple[str, str]] = set()
 
     def log(self, uid: str, params: Mapping[str, str]) -> None:
         """Keep those that are new. Of what is not kept, the first time of each is an event."""
@@ -54,11 +54,11 @@ class ReportedParams:
 
     def forget(self, uid: str) -> None:
         """The job is gone or over."""
-        self._told = {told for told in self._told if told[0] != uid}
+        self._refused_params = {entry for entry in self._refused_params if entry[0] != uid}
 
     def _refuse(self, uid: str, name: str, text: str) -> None:
-        if (uid, name) not in self._told and len(self._told) < 10_000:
-            self._told.add((uid, name))
+        if (uid, name) not in self._refused_params and len(self._refused_params) < 10_000:
+            self._refused_params.add((uid, name))
             self._events.refused(uid, [text])
 
 

@@ -337,13 +337,13 @@ class ModelServices(ServiceLookup):
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, *name)
         now = self._clock()
-        said = (
+        events = (
             []
             if record.delete_requested_at
             else [Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")]
         )
         return self._store.request_delete(
-            MODEL_SERVICE, record.key.uid, now=now, events=said, once=once
+            MODEL_SERVICE, record.key.uid, now=now, events=events, once=once
         )
 
     def _name_taken(self, org: str, service: ModelService) -> AlreadyExists:

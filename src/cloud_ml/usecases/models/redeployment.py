@@ -69,14 +69,14 @@ def replace_failed(
             return spec
         return replace(redeploy(spec, service, desired), redeployed_by=idempotency_key or "")
 
-    said = f"deployed again by {caller.user}, in place of release {failed}, which failed"
+    message = f"deployed again by {caller.user}, in place of release {failed}, which failed"
     record = store.change_spec(
         MODEL_SERVICE,
         standing.key.uid,
         change,
         now=now,
         events=[
-            Event(now, Reason.SUBMITTED, said),
+            Event(now, Reason.SUBMITTED, message),
             *(Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING) for note in notes),
         ],
         once=once,

@@ -57,14 +57,14 @@ class Releasing:
             self._refuse(record, error, once)
         if after != record.spec:
             _check_answers(record)
-        said = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
+        message = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
 
         def change(spec: ServiceSpec) -> ServiceSpec:
             # Promote only the release that was checked above: there may be another candidate by
             # now.
             return promote_candidate(spec, served=served, keep=self._keep, release=after.template)
 
-        return self._change_service(record, change, "Promoted", said, once)
+        return self._change_service(record, change, "Promoted", message, once)
 
     def rollback(
         self,
@@ -91,12 +91,12 @@ class Releasing:
         except Conflict as error:
             self._refuse(record, error, once)
         goes = _going(record.spec)
-        said = f"release {goes} goes, release {after.template} is served; by {caller.user}"
+        message = f"release {goes} goes, release {after.template} is served; by {caller.user}"
 
         def change(spec: ServiceSpec) -> ServiceSpec:
             return rolled_back(spec, release=goes if release is None else release)
 
-        return self._change_service(record, change, "RolledBack", said, once)
+        return self._change_service(record, change, "RolledBack", message, once)
 
     def _back_to(
         self, record: ServiceRecord, release: int, caller: Identity, once: Once | None
@@ -105,9 +105,9 @@ class Releasing:
             rolled_back_to(record.spec, release)
         except Conflict as error:
             self._refuse(record, error, once)
-        said = f"release {release} is served; by {caller.user}"
+        message = f"release {release} is served; by {caller.user}"
         return self._change_service(
-            record, lambda spec: rolled_back_to(spec, release), "RolledBack", said, once
+            record, lambda spec: rolled_back_to(spec, release), "RolledBack", message, once
         )
 
     def _find_service(
@@ -137,11 +137,11 @@ class Releasing:
         record: ServiceRecord,
         change: Callable[[ServiceSpec], ServiceSpec],
         reason: str,
-        said: str,
+        message: str,
         once: Once | None,
     ) -> ServiceRecord:
         now = self._clock()
-        events = [Event(now, reason, said)]
+        events = [Event(now, reason, message)]
         return self._store.change_spec(
             MODEL_SERVICE, record.key.uid, change, now=now, events=events, once=once
         )

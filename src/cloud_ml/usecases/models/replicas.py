@@ -115,10 +115,10 @@ def chosen(
     """
     if previous and number is not None:
         raise refuse("previous", "true", "nothing together with replica")
-    meant = replicas.ended[-1:] if previous else replicas.heard
+    matching = replicas.ended[-1:] if previous else replicas.heard
     if number is not None:
-        meant = [one for one in (*replicas.items, *replicas.ended) if number_of(one) == number]
-    if not meant:
+        matching = [one for one in (*replicas.items, *replicas.ended) if number_of(one) == number]
+    if not matching:
         what = (
             f"replica is {number}; there is no such replica"
             if number is not None
@@ -132,7 +132,7 @@ def chosen(
             allowed=_numbers(replicas),
         )
     return min(
-        meant,
+        matching,
         key=lambda one: (not _is_current(service, one), one.status.phase is not Phase.RUNNING),
     )
 
@@ -223,12 +223,12 @@ async def signatures_of(
     if isinstance(engine, Endpoints):
         for replica in running:
             try:
-                said = await ask(
+                answer = await ask(
                     engine,
                     replica.key.uid,
                     f"/v1/models/{service.spec.submitted.model_name}/metadata",
                 )
-                return _signatures(json.loads(said))
+                return _signatures(json.loads(answer))
             except (Unavailable, *NOT_TOLD):
                 continue
     raise Unavailable(
@@ -323,15 +323,15 @@ def _signatures(document: Any) -> ServiceSignatures:
 
 
 def _tensors(found: Mapping[str, Any]) -> list[ModelTensor]:
-    def tensor(name: str, told: Mapping[str, Any]) -> ModelTensor:
-        shape = told.get("tensor_shape") or {}
+    def tensor(name: str, tensor_info: Mapping[str, Any]) -> ModelTensor:
+        shape = tensor_info.get("tensor_shape") or {}
         dims = (
             None
             if shape.get("unknown_rank")
             else [int(one["size"]) for one in shape.get("dim", ())]
         )
         return ModelTensor(
-            name=name, dtype=_TYPES.get(told["dtype"], str(told["dtype"])), shape=dims
+            name=name, dtype=_TYPES.get(tensor_info["dtype"], str(tensor_info["dtype"])), shape=dims
         )
 
-    return [tensor(str(name), told) for name, told in found.items()]
+    return [tensor(str(name), tensor_info) for name, tensor_info in found.items()]

@@ -80,15 +80,15 @@ class ServiceChecks:
         """
         org = record.key.org
         quota = self._quota_of(org)
-        wanted = quotas.requested_amounts(self._replica(after, after.template).workload)
-        if not quotas.excess(quota, wanted, _EVERYTHING, kind="model"):
+        amounts = quotas.requested_amounts(self._replica(after, after.template).workload)
+        if not quotas.excess(quota, amounts, _EVERYTHING, kind="model"):
             return ()
         there, elsewhere = (
             usage.measure_use(self._store, org, REPLICA),
             usage.measure_use(self._store, org, TRAIN_JOB),
         )
         return quotas.excess(
-            quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model"
+            quota, amounts, _amounts(there), elsewhere=_amounts(elsewhere), kind="model"
         )
 
     def check_quota(self, org: str, name: str, spec: ServiceSpec, *, counted: bool) -> None:

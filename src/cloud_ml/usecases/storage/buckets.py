@@ -289,17 +289,17 @@ class Buckets:
         folder without a record harms nobody, and the next start removes it.
         """
         self._objects.create_bucket(name, tenant=organisation.number, new=True)
-        record, made, asked = None, False, False
+        record, made, claim_tried = None, False, False
         try:
             with turn(self._store, self._clock, lease_of(organisation.name), _BUSY):
                 self._check_organisation(organisation)
-                asked = True
+                claim_tried = True
                 record, made = self._claim(organisation, name, owner, once)
             if not made:  # another server on this database claimed it since we looked
                 _check_free(record, organisation)
             self._check_organisation(organisation)  # a turn that took too long is over
         except Exception as error:
-            if asked and not isinstance(error, RequestError):  # there may be a record
+            if claim_tried and not isinstance(error, RequestError):  # there may be a record
                 raise
             with contextlib.suppress(Exception):  # the next start repairs it, too
                 if made and record is not None:

@@ -219,7 +219,7 @@ class Storage:
         """
         return self._buckets.delete(organisation, name, force=force, once=once)
 
-    def copy(self, org: str, wanted: CopyObject, *, once: Once | None = None) -> StoredObject:
+    def copy(self, org: str, request: CopyObject, *, once: Once | None = None) -> StoredObject:
         """Copy an object within the server, to a key of a bucket of the same organisation. Appears
         as a whole.
 
@@ -228,10 +228,10 @@ class Storage:
             Conflict: The key cannot be placed.
             AlreadyExists: The copy was to be new and is not.
         """
-        chunks = self.read(org, wanted.source_bucket, wanted.source_key)[1]
+        chunks = self.read(org, request.source_bucket, request.source_key)[1]
         try:
             with self.upload(
-                org, wanted.bucket, wanted.key, only_if_absent=wanted.only_if_absent
+                org, request.bucket, request.key, only_if_absent=request.only_if_absent
             ) as upload:
                 for chunk in chunks:
                     if self._stop():
@@ -426,13 +426,13 @@ class Storage:
             return
         free, whole, part = self._objects.free()
         if free < min(self._reserve, whole / _LARGEST_RESERVE):
-            says = f"{common.format_memory(int(free))} are left on the server's disk (storage.disk_reserve)"
+            shortage = f"{common.format_memory(int(free))} are left on the server's disk (storage.disk_reserve)"
         elif part < _SCARCE_FILES:
-            says = "the server's disk can hold hardly any more files"
+            shortage = "the server's disk can hold hardly any more files"
         else:
             return
         raise OutOfSpace(
-            f"{says}: nothing is stored any more", hint="free space, or wait for the operator"
+            f"{shortage}: nothing is stored any more", hint="free space, or wait for the operator"
         )
 
     def _buckets_of(self, org: str) -> Sequence[str]:

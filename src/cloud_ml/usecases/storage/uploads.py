@@ -170,7 +170,7 @@ class Uploads:
         self,
         org: str,
         bucket: str,
-        wanted: BeginUpload,
+        request: BeginUpload,
         *,
         client: str = "",
         once: Once | None = None,
@@ -189,16 +189,16 @@ class Uploads:
             QuotaExceeded: The organisation's quota of storage has no room for it.
         """
         self._storage.check_own(org, bucket)
-        declared = _check_declared(wanted, self._settings.upload_part_limit_bytes)
+        declared = _check_declared(request, self._settings.upload_part_limit_bytes)
         self._storage.check_room(org, declared.size or 0)
-        upload = _id_for((org, bucket, wanted.key, client), wanted, declared)
+        upload = _id_for((org, bucket, request.key, client), request, declared)
         self._check_few(bucket, upload)
         if once is not None:
             self._store.remember(once)
         with self._objects.bucket_lock(bucket, shared=True):
             # Checked again under the lock: the bucket may have been removed.
             self._storage.check_own(org, bucket)
-            begun = self._multipart.begin(upload, bucket, wanted.key, declared)
+            begun = self._multipart.begin(upload, bucket, request.key, declared)
         return self._document(begun)
 
     def get(self, org: str, bucket: str, upload: str) -> UploadInParts:
@@ -257,7 +257,7 @@ class Uploads:
         org: str,
         bucket: str,
         upload: str,
-        said: CompleteUpload,
+        completion: CompleteUpload,
         *,
         key: str | None = None,
         once: Once | None,
@@ -270,22 +270,24 @@ class Uploads:
             AlreadyExists: The object was to be new and is not.
         """
         about = self._find(org, bucket, upload, key)
-        if said.sha256 is not None and about.declared.sha256 not in (None, said.sha256):
+        if completion.sha256 is not None and about.declared.sha256 not in (None, completion.sha256):
             raise Conflict(
-                "the digest is another one than was declared", field="sha256", value=said.sha256
+                "the digest is another one than was declared",
+                field="sha256",
+                value=completion.sha256,
             )
-        if said.sha256 is not None:
-            self._check_received(bucket, upload, said.sha256)
+        if completion.sha256 is not None:
+            self._check_received(bucket, upload, completion.sha256)
         size = self._multipart.size(bucket, upload)
         self._storage.check_room(org, size, freed=size)
         parts = (
             None
-            if said.parts is None
-            else [Part(one.number, one.size, one.sha256) for one in said.parts]
+            if completion.parts is None
+            else [Part(one.number, one.size, one.sha256) for one in completion.parts]
         )
         if once is not None:
             self._store.remember(once)
-        info = self._multipart.join(bucket, upload, parts, only_if_absent=said.only_if_absent)
+        info = self._multipart.join(bucket, upload, parts, only_if_absent=completion.only_if_absent)
         self._storage.note_added(info)
         return stored_object(info)
 
@@ -365,30 +367,30 @@ class Uploads:
         )
 
 
-def _check_declared(wanted: BeginUpload, part_limit: int) -> Declared:
-    if wanted.sha256 is not None and not _SHA256.fullmatch(wanted.sha256):
-        raise common.refuse("sha256", wanted.sha256, "64 lower-case hex digits")
-    if wanted.resume is not None and not _RESUME.fullmatch(wanted.resume):
-        raise common.refuse("resume", wanted.resume, "1 to 64 letters, digits, '_', '.' or '-'")
-    if wanted.size is not None and wanted.size < 0:
-        raise common.refuse("size", wanted.size, "0 or more")
-    if wanted.part_size is not None and not 1 <= wanted.part_size <= part_limit:
-        raise common.refuse("part_size", wanted.part_size, f"1 to {part_limit}")
-    if wanted.size and wanted.part_size and -(-wanted.size // wanted.part_size) > PARTS:
+def _check_declared(request: BeginUpload, part_limit: int) -> Declared:
+    if request.sha256 is not None and not _SHA256.fullmatch(request.sha256):
+        raise common.refuse("sha256", request.sha256, "64 lower-case hex digits")
+    if request.resume is not None and not _RESUME.fullmatch(request.resume):
+        raise common.refuse("resume", request.resume, "1 to 64 letters, digits, '_', '.' or '-'")
+    if request.size is not None and request.size < 0:
+        raise common.refuse("size", request.size, "0 or more")
+    if request.part_size is not None and not 1 <= request.part_size <= part_limit:
+        raise common.refuse("part_size", request.part_size, f"1 to {part_limit}")
+    if request.size and request.part_size and -(-request.size // request.part_size) > PARTS:
         raise common.refuse(
-            "part_size", wanted.part_size, f"a size that makes at most {PARTS} parts"
+            "part_size", request.part_size, f"a size that makes at most {PARTS} parts"
         )
-    return Declared(wanted.size, wanted.sha256, wanted.part_size)
+    return Declared(request.size, request.sha256, request.part_size)
 
 
-def _id_for(whose: tuple[str, ...], wanted: BeginUpload, declared: Declared) -> str:
+def _id_for(whose: tuple[str, ...], request: BeginUpload, declared: Declared) -> str:
     """The same id for the same content or token of the same caller, so that to begin again is to
     go on.
     """
-    if declared.sha256 is None and wanted.resume is None:
+    if declared.sha256 is None and request.resume is None:
         return secrets.token_hex(16)
-    told = (*whose, declared.sha256 or "", str(declared.size), str(declared.part_size))
-    text = "\n".join(told if wanted.resume is None else (*told, wanted.resume))
+    fields = (*whose, declared.sha256 or "", str(declared.size), str(declared.part_size))
+    text = "\n".join(fields if request.resume is None else (*fields, request.resume))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -20,23 +20,23 @@ from cloud_ml.tuning.algorithms import (
 )
 
 
-def read_algorithm(asked: str, objectives: int) -> str:
+def read_algorithm(algorithm: str, objectives: int) -> str:
     """The algorithm of that name, also of other tuners, if this server can run it.
 
     Raises:
         InvalidRequest: There is none, it does not take so many objectives, or packages are missing.
     """
-    name = resolve_name(asked)
+    name = resolve_name(algorithm)
     if not is_known(name):
-        raise refuse("algorithm", asked, advice(asked))
+        raise refuse("algorithm", algorithm, advice(algorithm))
     if objectives > 1 and not searches_for_several(name):
         samplers = [PREFIX + one for one, sampler in SAMPLERS.items() if sampler.several]
         several = ", ".join([*SEVERAL, *samplers] if is_sampler(name) else SEVERAL)
-        raise refuse("algorithm", asked, f"{several}, as there are several objectives")
+        raise refuse("algorithm", algorithm, f"{several}, as there are several objectives")
     if objectives == 1 and not searches_for_one(name):
         others = ", ".join(one for one in NAMES if searches_for_one(one))
         raise refuse(
-            "algorithm", asked, f"{others}, as there is one objective; {name} takes 2 to 4"
+            "algorithm", algorithm, f"{others}, as there is one objective; {name} takes 2 to 4"
         )
     missing = missing_packages(name)
     if not missing:
@@ -45,9 +45,9 @@ def read_algorithm(asked: str, objectives: int) -> str:
         return "qmc"
     light = ", ".join(one for one in NAMES if one not in (AUTO, *NUMERIC))
     raise InvalidRequest(
-        f"algorithm is {asked}, and this server lacks {' and '.join(missing)}; allowed: {light}",
+        f"algorithm is {algorithm}, and this server lacks {' and '.join(missing)}; allowed: {light}",
         field="algorithm",
-        value=asked,
+        value=algorithm,
         allowed=light,
         hint=f"Install them beside the server: pip install 'cloud-ml[{extra_of(name)}]'",
     )

@@ -101,7 +101,7 @@ class AskTell:
         self._offload = offload
         self._most_reports = settings.reports_per_study
         self._histories = Histories()
-        self._asks: _Locks = weakref.WeakValueDictionary()
+        self._ask_locks: _Locks = weakref.WeakValueDictionary()
         """One trial of a study is chosen at a time here: others would be chosen twice."""
         self._changes: _Locks = weakref.WeakValueDictionary()
         """One change of a study is written at a time here. Trials are told while one is chosen."""
@@ -120,7 +120,7 @@ class AskTell:
         if not 0 < len(ask.key) <= _LONGEST_KEY:
             raise refuse("key", ask.key, f"a text of 1 to {_LONGEST_KEY} characters")
         request, suggestion = _Request(caller, name, once), None
-        async with _lock(self._asks, request):
+        async with _lock(self._ask_locks, request):
             for _ in range(_TRIES):
                 async with _lock(self._changes, request):
                     step = await self._offload(self._next_trial, request, ask, suggestion)
@@ -129,23 +129,30 @@ class AskTell:
                 suggestion = await self._suggest(step)
         raise _busy(name)
 
-    async def tell(self, caller: Identity, name: str, said: TellTrial, once: Once | None) -> None:
+    async def tell(
+        self, caller: Identity, name: str, outcome: TellTrial, once: Once | None
+    ) -> None:
         """Note how a trial has ended. What was told already is success."""
-        await self._change(caller, name, lambda record: _end_trial(record, said), once)
+        await self._change(caller, name, lambda record: _end_trial(record, outcome), once)
 
     async def report(
-        self, caller: Identity, name: str, said: ReportTrial, once: Once | None
+        self, caller: Identity, name: str, reported_value: ReportTrial, once: Once | None
     ) -> TrialAdvice:
         """Note a value of a trial that runs. Returns whether it should end now."""
         at = int(self._clock().timestamp() * 1000)
 
         def change(record: StudyRecord) -> StudyStatus:
             return ask_tell.report_value(
-                record, said.number, said.step, said.value, at, most=self._most_reports
+                record,
+                reported_value.number,
+                reported_value.step,
+                reported_value.value,
+                at,
+                most=self._most_reports,
             )
 
         status = await self._change(caller, name, change, once)
-        why = status.trials[said.number].stopping
+        why = status.trials[reported_value.number].stopping
         return TrialAdvice(stop=bool(why), reason=why)
 
     async def _change(
@@ -278,11 +285,11 @@ def _busy(name: str) -> Unavailable:
     return Unavailable(f"{name} changes all the time; try again")
 
 
-def _end_trial(record: StudyRecord, said: TellTrial) -> StudyStatus:
-    if said.value is not None and said.values:
-        raise refuse("values", said.values, "either value or values")
-    values = said.values or ([] if said.value is None else [said.value])
-    return ask_tell.end_trial(record, said.number, said.state, values, said.message)
+def _end_trial(record: StudyRecord, outcome: TellTrial) -> StudyStatus:
+    if outcome.value is not None and outcome.values:
+        raise refuse("values", outcome.values, "either value or values")
+    values = outcome.values or ([] if outcome.value is None else [outcome.value])
+    return ask_tell.end_trial(record, outcome.number, outcome.state, values, outcome.message)
 
 
 def _news(record: StudyRecord, status: StudyStatus, clock: Clock) -> list[Event]:
@@ -298,7 +305,7 @@ def _news(record: StudyRecord, status: StudyStatus, clock: Clock) -> list[Event]
 def _event_of(record: StudyRecord, trial: TrialStatus, clock: Clock) -> Event:
     name = f"trial {trial.number}"
     if trial.state is TrialState.COMPLETED:
-        said = f"{name} completed with {values_text(record.spec, trial)}"
-        return Event(clock(), "TrialCompleted", said)
+        message = f"{name} completed with {values_text(record.spec, trial)}"
+        return Event(clock(), "TrialCompleted", message)
     kind = EventType.NORMAL if trial.state is TrialState.EARLY_STOPPED else EventType.WARNING
     return Event(clock(), f"Trial{trial.state}", f"{name} is {trial.state}: {trial.message}", kind)

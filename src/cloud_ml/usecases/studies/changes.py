@@ -152,15 +152,15 @@ def target_of(target: float | None) -> float | None:
     return target
 
 
-def max_time_of(asked: str | None) -> float:
+def max_time_of(max_time: str | None) -> float:
     """A limit of time in seconds; 0 for none.
 
     Raises:
         InvalidRequest: It is no duration.
     """
-    if asked is None:
+    if max_time is None:
         return 0.0
-    return float(common.duration_seconds(common.check_duration("max_time", asked)))
+    return float(common.duration_seconds(common.check_duration("max_time", max_time)))
 
 
 def check_size(space: Sequence[Parameter], trials: Sequence[Mapping[str, Any]], most: int) -> None:
@@ -172,12 +172,12 @@ def check_size(space: Sequence[Parameter], trials: Sequence[Mapping[str, Any]], 
     largest = sum(bytes_of(each.name) + _longest(each.values) for each in space)
     whole = sum(map(bytes_of, trials)) + max(0, most - len(trials)) * largest
     if whole > _MOST_BYTES:
-        asked = f"{most} trials of up to {largest} bytes"
+        value = f"{most} trials of up to {largest} bytes"
         allowed = (
             f"shorter values or fewer trials: parameters of at most {_MOST_BYTES} bytes in all"
         )
         raise InvalidRequest(
-            f"space is {asked!r}; allowed: {allowed}", field="space", value=asked, allowed=allowed
+            f"space is {value!r}; allowed: {allowed}", field="space", value=value, allowed=allowed
         )
 
 
@@ -185,7 +185,7 @@ def _longest(values: Sequence[Any]) -> int:
     return max((bytes_of(str(value)) for value in values), default=_NUMBER_BYTES)
 
 
-def _check_most(field: str, asked: int, most: int, settings: StudySettings) -> None:
+def _check_most(field: str, value: int, most: int, settings: StudySettings) -> None:
     if most > settings.trials_per_study:
-        left = settings.trials_per_study - most + asked
-        raise common.refuse(field, asked, f"at most {left} more trials")
+        left = settings.trials_per_study - most + value
+        raise common.refuse(field, value, f"at most {left} more trials")

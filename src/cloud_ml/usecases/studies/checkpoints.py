@@ -15,28 +15,30 @@ _COUNTS = {"none": 0, "best": 1}
 
 
 def read_kept_checkpoints(
-    asked: str | int, *, objectives: int, local: bool, settings: StudySettings
+    keep_checkpoints: str | int, *, objectives: int, local: bool, settings: StudySettings
 ) -> int | None:
     """Of how many of the best trials the checkpoints are kept; ``None`` for all trials.
 
     Raises:
         InvalidRequest: It is none of what is allowed, or the study does not know its checkpoints.
     """
-    text = asked.strip().lower() if isinstance(asked, str) else asked
+    text = (
+        keep_checkpoints.strip().lower() if isinstance(keep_checkpoints, str) else keep_checkpoints
+    )
     if text == _ALL:
         return None
     if local:
         allowed = "all, as a loop of yours runs the trials and keeps their checkpoints"
-        raise refuse("keep_checkpoints", asked, allowed)
+        raise refuse("keep_checkpoints", keep_checkpoints, allowed)
     most = settings.trials_per_study
     try:
         count = _COUNTS[text] if text in _COUNTS else check_count("", text, most=most)
     except InvalidRequest:
         allowed = f"all, best, none, or a number of trials, 1 to {most}"
-        raise refuse("keep_checkpoints", asked, allowed) from None
+        raise refuse("keep_checkpoints", keep_checkpoints, allowed) from None
     if count > 1 and objectives > 1:
         allowed = "all, none, or best, which keeps those of the Pareto front"
-        raise refuse("keep_checkpoints", asked, allowed)
+        raise refuse("keep_checkpoints", keep_checkpoints, allowed)
     return count
 
 

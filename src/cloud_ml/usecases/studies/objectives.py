@@ -21,18 +21,18 @@ _GOALS = {
 _LONGEST_METRIC = 250
 
 
-def parse_objectives(asked: str | list[str]) -> list[Objective]:
+def parse_objectives(objectives: str | list[str]) -> list[Objective]:
     """The objectives that are asked for.
 
     Raises:
         InvalidRequest: One is wrong, or there are too many.
     """
-    if isinstance(asked, str):
-        return [_parse("objective", asked)]
-    if not 1 <= len(asked) <= MOST_OBJECTIVES:
-        raise refuse("objective", asked, f"1 to {MOST_OBJECTIVES} objectives")
+    if isinstance(objectives, str):
+        return [_parse("objective", objectives)]
+    if not 1 <= len(objectives) <= MOST_OBJECTIVES:
+        raise refuse("objective", objectives, f"1 to {MOST_OBJECTIVES} objectives")
     found: list[Objective] = []
-    for number, text in enumerate(asked):
+    for number, text in enumerate(objectives):
         field = f"objective[{number}]"
         one = _parse(field, text)
         if one.metric in [other.metric for other in found]:

@@ -294,11 +294,11 @@ class OptunaStorage:
         among all.
         """
         record, first = self._at(caller, study), study * TRIALS_OF_A_STUDY
-        wanted = frozenset(included)
+        numbers = frozenset(included)
         return (
             (first + one.number, optuna_views.to_optuna(record, one))
             for one in record.status.trials
-            if first + one.number > after or first + one.number in wanted
+            if first + one.number > after or first + one.number in numbers
         )
 
     def _change_trial(
@@ -403,8 +403,8 @@ def _check_attributes(made: OptunaStudy) -> None:
     )
     most = optuna_trials.MOST_STUDY_ATTRIBUTES
     if size > most:
-        asked = f"attributes of {size} characters"
+        size_text = f"attributes of {size} characters"
         raise InvalidRequest(
-            f"value makes {asked}; allowed: at most {most}", field="value", value=asked,
+            f"value makes {size_text}; allowed: at most {most}", field="value", value=size_text,
             allowed=f"at most {most}",
         )  # fmt: skip

@@ -51,9 +51,9 @@ def tuning_of(job: TrainJob) -> Tuning:
     Raises:
         InvalidRequest: Names the field of ``hyperparameters`` that is wrong.
     """
-    asked = job.hyperparameters or {}
-    trials = check_tuning(asked)
-    folder, goal = asked["output_path"], _GOALS[asked["goal"].upper()]
+    hyperparameters = job.hyperparameters or {}
+    trials = check_tuning(hyperparameters)
+    folder, goal = hyperparameters["output_path"], _GOALS[hyperparameters["goal"].upper()]
     document = codec.encode(job) | {"hyperparameters": None, "output_path": folder}
     del document["job_name"]
     return Tuning(

@@ -91,8 +91,8 @@ class StudyReadouts:
         trials = _completed_trials(record)
         if len(trials) < LEAST_TRIALS:
             within = " in its space of now" if record.spec.space_changed else ""
-            said = f"{len(trials)} trials of {record.key.name} have completed{within}"
-            raise Conflict(f"{said}; importance takes {LEAST_TRIALS}", field="trials")
+            message = f"{len(trials)} trials of {record.key.name} have completed{within}"
+            raise Conflict(f"{message}; importance takes {LEAST_TRIALS}", field="trials")
         if not has_numeric():
             raise Conflict(
                 "this server lacks numpy and scipy, with which importance is computed",
@@ -217,11 +217,12 @@ def _space_of(record: StudyRecord, trials: Sequence[TrialStatus]) -> tuple[Param
     """
     if record.spec.space:
         return tuple(one for one in record.spec.space if not one.constant)
-    told = space_of(record.status) if record.spec.optuna is not None else {}
+    optuna_space = space_of(record.status) if record.spec.optuna is not None else {}
     values = [pair for trial in trials for pair in trial.parameters.items()]
     names = dict.fromkeys(name for name, value in values if value is not None)
     found = [
-        _read_parameter(name, told.get(name)) or _infer_parameter(name, trials) for name in names
+        _read_parameter(name, optuna_space.get(name)) or _infer_parameter(name, trials)
+        for name in names
     ]
     return tuple(one for one in found if not one.constant)
 

@@ -18,14 +18,14 @@ Space = tuple[tuple[Parameter, ...], tuple[str, ...]]
 """Parameters, and the constraints between them."""
 
 
-def read_space(algorithm: str, asked: Mapping[str, Any], constraints: Sequence[Any]) -> Space:
+def read_space(algorithm: str, document: Mapping[str, Any], constraints: Sequence[Any]) -> Space:
     """The parameters and constraints of a study of that algorithm.
 
     Raises:
         InvalidRequest: One of them is wrong, the algorithm cannot choose a parameter, or no point keeps
             all constraints.
     """
-    space = parse_space(asked)
+    space = parse_space(document)
     for parameter in space:
         if algorithm == CMA_ES and parameter.active_if:
             allowed = f"auto, gp, tpe or another, as {parameter.name} is conditional"
@@ -40,19 +40,19 @@ def read_space(algorithm: str, asked: Mapping[str, Any], constraints: Sequence[A
 
 
 def read_parameters_as(
-    asked: str, names: Iterable[str], environment: Mapping[str, str] | None
+    parameters_as: str, names: Iterable[str], environment: Mapping[str, str] | None
 ) -> ParametersAs:
     """How trials get the parameters of these names.
 
     Raises:
         InvalidRequest: There is no such way, or a parameter cannot be a variable.
     """
-    if asked not in list(ParametersAs):
-        raise refuse("parameters_as", asked, "arguments, environment or file")
-    if asked == ParametersAs.FILE and parameter_file.VARIABLE in (environment or {}):
+    if parameters_as not in list(ParametersAs):
+        raise refuse("parameters_as", parameters_as, "arguments, environment or file")
+    if parameters_as == ParametersAs.FILE and parameter_file.VARIABLE in (environment or {}):
         field = f"job.environment.{parameter_file.VARIABLE}"
         raise refuse(field, "a variable", "another name, as parameters_as is file")
-    if asked == ParametersAs.ENVIRONMENT:
+    if parameters_as == ParametersAs.ENVIRONMENT:
         for name in names:
             common.check_environment("space", {name: ""})
             if name in (environment or {}):
@@ -60,7 +60,7 @@ def read_parameters_as(
                     "another name: job.environment has this one, and parameters_as is environment"
                 )
                 raise refuse(f"space.{name}", "a parameter", allowed)
-    return ParametersAs(asked)
+    return ParametersAs(parameters_as)
 
 
 def change_space(
@@ -74,19 +74,19 @@ def change_space(
     """
     space, kept = before
     documents = {parameter.name: parameter.document() for parameter in space}
-    for name, asked in changes.items():
-        if asked is None and name not in documents:
+    for name, definition in changes.items():
+        if definition is None and name not in documents:
             raise refuse(f"space.{name}", None, f"a parameter: {', '.join(documents)}")
-        documents[name] = _with_conditions_of(documents.get(name), asked)
-    left = {name: asked for name, asked in documents.items() if asked is not None}
+        documents[name] = _with_conditions_of(documents.get(name), definition)
+    left = {name: definition for name, definition in documents.items() if definition is not None}
     if not left:
         raise refuse("space", dict(changes), "at least one parameter that stays")
     return read_space(algorithm, left, kept if constraints is None else constraints)
 
 
-def _with_conditions_of(before: Any, asked: Any) -> Any:
+def _with_conditions_of(before: Any, definition: Any) -> Any:
     """A parameter that changes, with the conditions that it had."""
     if not isinstance(before, dict) or "active_if" not in before:
-        return asked
-    own = {"values": asked} if isinstance(asked, list) else asked
-    return {"active_if": before["active_if"], **own} if isinstance(own, Mapping) else asked
+        return definition
+    own = {"values": definition} if isinstance(definition, list) else definition
+    return {"active_if": before["active_if"], **own} if isinstance(own, Mapping) else definition

@@ -315,8 +315,8 @@ def _max_trials(
 def _trials_of(population: Population, new: NewStudy, most: int) -> int:
     """How many trials a population has, which may be alike."""
     usual = min(GENERATIONS * population.population, most)
-    asked = usual if new.max_trials is None else new.max_trials
-    return _within("max_trials", asked, 1, most)
+    count = usual if new.max_trials is None else new.max_trials
+    return _within("max_trials", count, 1, most)
 
 
 def _within(field: str, value: int, least: int, most: int) -> int:

@@ -90,10 +90,10 @@ def _check_study(field: str, name: str, study: StudyRecord | None, spec: StudySp
             hint=f"Wait for it: cloudml hp wait {name}",
         )
     if study.spec.objectives != spec.objectives:
-        wanted = ", ".join(map(str, spec.objectives))
+        expected = ", ".join(map(str, spec.objectives))
         theirs = ", ".join(map(str, study.spec.objectives))
         raise refuse(
-            field, name, f"a study with the objective {wanted}; that of {name} is {theirs}"
+            field, name, f"a study with the objective {expected}; that of {name} is {theirs}"
         )
 
 

@@ -145,7 +145,7 @@ class TensorBoardsOfJobs:
             return
         spec = _spec_of(NewTensorBoard(name=job.key.name, logdir=logdir))
         spec = spec.with_sources([RunSource(logdir)])
-        said = Event(now, "Created", f"for the job {job.key.name}; the first request starts it")
+        event = Event(now, "Created", f"for the job {job.key.name}; the first request starts it")
         with contextlib.suppress(AlreadyExists):
             self._store.create(
                 TENSORBOARD,
@@ -155,7 +155,7 @@ class TensorBoardsOfJobs:
                 spec=spec.with_workload(spec.workload.with_desired(Desired.PAUSED)),
                 status=WorkloadStatus(phase=Phase.PAUSED, reason=Reason.PAUSED),
                 now=now,
-                events=[said],
+                events=[event],
                 idempotency_key=f"tensorboard of {job.key.uid}",
             )
 
@@ -223,9 +223,9 @@ def _check_uri(field: str, who: str, uri: str | None) -> str:
     return uri
 
 
-def _no_folder(field: str, said: str, hint: str) -> InvalidRequest:
+def _no_folder(field: str, message: str, hint: str) -> InvalidRequest:
     return InvalidRequest(
-        said,
+        message,
         field=field,
         allowed="jobs with output_path, tensorboard_logdir or outputs",
         hint=hint,

@@ -63,10 +63,10 @@ class MetricHistoryReader:
         read = self._store.metrics.chunk_points(series.number, number, limit + 1)
         return f"{read[-1][0]}.0" if len(read) > limit else ""
 
-    def sample(self, run: RunRow, name: str, wanted: PointRange) -> Sequence[Point]:
+    def sample(self, run: RunRow, name: str, point_range: PointRange) -> Sequence[Point]:
         """Points of a range of steps: all, or those that show its shape."""
         series = self.series(run, name)
-        return [] if series is None else self._store.metrics.points(series.number, wanted)
+        return [] if series is None else self._store.metrics.points(series.number, point_range)
 
     def series(self, run: RunRow, name: str) -> Series | None:
         """The series of a metric."""

@@ -60,7 +60,7 @@ class LoggedModels:
         )
 
     def create(
-        self, caller: Identity, wanted: LoggedModelSpec, *, once: Once | None = None
+        self, caller: Identity, spec: LoggedModelSpec, *, once: Once | None = None
     ) -> LoggedModelRecord:
         """Note a model whose files come next.
 
@@ -71,19 +71,19 @@ class LoggedModels:
             QuotaExceeded: The organisation has as many models as it may have.
         """
         permit(caller, Operation.RUN_JOBS)
-        self._experiments.get(caller.org, wanted.experiment)
-        if wanted.source_run:
-            run = self._store.tracking.run(wanted.source_run)
+        self._experiments.get(caller.org, spec.experiment)
+        if spec.source_run:
+            run = self._store.tracking.run(spec.source_run)
             if run is None or run.org != caller.org:
-                raise tracking_rules.no_run(wanted.source_run)
-        self._check(wanted)
-        self._records.check(LOGGED_MODEL, caller.org, "logged models", wanted)
+                raise tracking_rules.no_run(spec.source_run)
+        self._check(spec)
+        self._records.check(LOGGED_MODEL, caller.org, "logged models", spec)
         return self._store.create(
             LOGGED_MODEL,
             org=caller.org,
             name=f"m-{uuid.uuid4().hex}",
             owner=caller.user,
-            spec=wanted,
+            spec=spec,
             status=RunStatus(),
             now=self._clock(),
             once=once,

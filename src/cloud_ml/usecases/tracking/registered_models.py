@@ -115,8 +115,8 @@ class RegisteredModels:
             InvalidRequest: There is no such stage.
             NotFound: There is no such model.
         """
-        wanted = [checks.check_stage("stages", one) for one in stages]
-        return self._latest(self.find(org, name), wanted or tuple(Stage))
+        checked_stages = [checks.check_stage("stages", one) for one in stages]
+        return self._latest(self.find(org, name), checked_stages or tuple(Stage))
 
     def _latest(self, model: ModelRecord, stages: Sequence[Stage]) -> list[ModelVersion]:
         found = []

@@ -124,7 +124,12 @@ class Registry(RegisteredModels):
     # ---- versions
 
     def create_version(
-        self, caller: Identity, name: str, wanted: ModelVersionSpec, *, once: Once | None = None
+        self,
+        caller: Identity,
+        name: str,
+        version_spec: ModelVersionSpec,
+        *,
+        once: Once | None = None,
     ) -> ModelVersion:
         """Add a version. The model gives it the next number.
 
@@ -135,13 +140,13 @@ class Registry(RegisteredModels):
             QuotaExceeded: The organisation has as many versions as it may have.
         """
         permit(caller, Operation.RUN_JOBS)
-        checks.check_source(wanted.source)
-        checks.check_description(wanted.description)
-        for field, text in (("run_id", wanted.run), ("run_link", wanted.run_link)):
+        checks.check_source(version_spec.source)
+        checks.check_description(version_spec.description)
+        for field, text in (("run_id", version_spec.run), ("run_link", version_spec.run_link)):
             check_value(field, text, checks.LONGEST_SOURCE)
-        tags = self._check_tags(checks.check_tags(wanted.tags))
-        self._records.check(MODEL_VERSION, caller.org, "model versions", wanted)
-        if gone := self._refer(caller.org, [wanted.source]):
+        tags = self._check_tags(checks.check_tags(version_spec.tags))
+        self._records.check(MODEL_VERSION, caller.org, "model versions", version_spec)
+        if gone := self._refer(caller.org, [version_spec.source]):
             raise common.refuse("source", gone[:80], "a checkpoint that is not being removed")
         # The mark of the request goes with the number: a request that is repeated takes none.
         model = self._change_model(
@@ -153,7 +158,7 @@ class Registry(RegisteredModels):
             org=caller.org,
             name=_record_name(model, number),
             owner=caller.user,
-            spec=replace(wanted, model=model.spec.id, number=number, tags=tags),
+            spec=replace(version_spec, model=model.spec.id, number=number, tags=tags),
             status=RunStatus(),
             now=self._clock(),
         )
@@ -239,8 +244,8 @@ class Registry(RegisteredModels):
             InvalidRequest: There is no such stage, or it has none to archive.
             NotFound: There is no such version.
         """
-        wanted = checks.check_stage("stage", stage)
-        if archive and wanted not in (Stage.STAGING, Stage.PRODUCTION):
+        new_stage = checks.check_stage("stage", stage)
+        if archive and new_stage not in (Stage.STAGING, Stage.PRODUCTION):
             allowed = "false, or the stages Staging and Production"
             raise common.refuse("archive_existing_versions", True, allowed)
         self.version(caller.org, name, version)
@@ -250,7 +255,7 @@ class Registry(RegisteredModels):
         ).spec.last_promotion
 
         def promote(spec: ModelVersionSpec) -> ModelVersionSpec:
-            return replace(spec, stage=wanted, promotion=number)
+            return replace(spec, stage=new_stage, promotion=number)
 
         changed = self._change_version(caller, name, version, promote, None)
         if archive and self._archive_others(changed.record, number):

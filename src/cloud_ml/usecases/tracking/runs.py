@@ -240,7 +240,7 @@ class Runs:
         if experiments is not None and len(experiments) > _MOST_EXPERIMENTS:
             most = f"at most {_MOST_EXPERIMENTS} experiments"
             raise common.refuse("experiment_ids", f"{len(experiments)} of them", most)
-        wanted = RunSearch(
+        run_search = RunSearch(
             org,
             None if experiments is None else list(experiments),
             parse_filter(text),
@@ -250,7 +250,7 @@ class Runs:
             limit,
             self._search_s,
         )
-        page = self._store.tracking.search(wanted)
+        page = self._store.tracking.search(run_search)
         found: list[LoggedRun] = []
         size = 0
         while len(found) < len(page.items) and size < _MOST_PAGE_CHARACTERS:
