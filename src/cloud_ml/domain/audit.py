@@ -57,8 +57,8 @@ class AuditFilter:
     def wants(self, entry: AuditEntry) -> bool:
         """Whether the entry is one of them."""
         same = all(
-            wish is None or wish == fact
-            for wish, fact in (
+            condition is None or condition == fact
+            for condition, fact in (
                 (self.org, entry.org),
                 (self.user, entry.user),
                 (self.key, entry.key),

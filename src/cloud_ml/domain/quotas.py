@@ -93,7 +93,7 @@ NOTHING = Amounts()
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A resource of which there is too little room. ``asked`` is ``None`` where a job should say
+    """A resource of which there is too little room. ``requested`` is ``None`` where a job should say
     what it takes.
 
     ``who`` asks: a job, or a replica of a model service.
@@ -101,7 +101,7 @@ class Excess:
 
     scope: str
     resource: str
-    asked: int | None
+    requested: int | None
     used: int
     limit: int
     who: str = "job"
@@ -115,7 +115,7 @@ class Excess:
     def allowed(self) -> str:
         """What would be taken, in words."""
         return f"at most {format_amount(self.resource, self.limit)}" + (
-            ", said explicitly" if self.asked is None else ""
+            ", said explicitly" if self.requested is None else ""
         )
 
     def sentence(self) -> str:
@@ -123,17 +123,18 @@ class Excess:
         ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``.
         """
         what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
-        if self.asked is None:
+        if self.requested is None:
             limit = format_amount(self.resource, self.limit)
             return (
                 f"{what} is {limit}, so a {self.who} has to name its {self.field} (--{self.field})"
             )
         if self.resource == "count":
             return f"{what}: {self.used} of {self.limit} are running"
-        used, limit, asked = (
-            format_amount(self.resource, amount) for amount in (self.used, self.limit, self.asked)
+        used, limit, requested = (
+            format_amount(self.resource, amount)
+            for amount in (self.used, self.limit, self.requested)
         )
-        return f"{what}: {used} of {limit} are used, the {self.who} asks for {asked}"
+        return f"{what}: {used} of {limit} are used, the {self.who} asks for {requested}"
 
 
 def requested_amounts(spec: WorkloadSpec) -> Amounts:
@@ -167,7 +168,7 @@ def together(amounts: Sequence[Amounts]) -> Amounts:
 
 def excess(
     quota: QuotaSpec,
-    wanted: Amounts,
+    requested: Amounts,
     used: Amounts = NOTHING,
     *,
     elsewhere: Amounts = NOTHING,
@@ -180,7 +181,7 @@ def excess(
 
     Args:
         quota: The organisation's, resolved.
-        wanted: What is asked for.
+        requested: What is asked for.
         used: What the organisation's active work of this kind was given.
         elsewhere: And its work of other kinds, which counts for the limits of all together.
         kind: ``train``; ``tensorboard``; or ``model`` for a replica of a model service. Services
@@ -198,12 +199,12 @@ def excess(
         for resource in _NAMES:
             if resource == "count" and model:
                 continue
-            limit, wish = getattr(limits, resource), getattr(wanted, resource)
+            limit, request = getattr(limits, resource), getattr(requested, resource)
             taken = getattr(there, resource) or 0
-            if limit in (None, UNLIMITED) or wish == 0:
+            if limit in (None, UNLIMITED) or request == 0:
                 continue
-            if wish is None or taken + wish > limit:
-                found.append(Excess(scope, resource, wish, taken, limit, ASKERS[kind]))
+            if request is None or taken + request > limit:
+                found.append(Excess(scope, resource, request, taken, limit, ASKERS[kind]))
     return found
 
 

@@ -131,11 +131,11 @@ def closest_word(word: str, known: Iterable[str]) -> str:
     return next(iter(get_close_matches(word, list(known), n=1)), "")
 
 
-def _invalid_scope(text: str, allowed: str, meant: str = "") -> InvalidRequest:
+def _invalid_scope(text: str, allowed: str, suggestion: str = "") -> InvalidRequest:
     return InvalidRequest(
         f"scopes has {text[:100]!r}; allowed is {allowed}",
         field="scopes",
         value=text[:100],
         allowed=allowed,
-        hint=f"Did you mean {meant}?" if meant else None,
+        hint=f"Did you mean {suggestion}?" if suggestion else None,
     )

@@ -165,9 +165,9 @@ class ArrayTasks:
         shared = dict(every.environment)
         folders = [name for name in self.folders if name in shared]
         for index in self.indices:
-            told = dict.fromkeys(self.variables, str(index))
-            told |= {name: f"{shared[name]}/{every.role}-{index}" for name in folders}
-            yield replace(every, index=index, environment=ChainMap(told, shared))
+            environment = dict.fromkeys(self.variables, str(index))
+            environment |= {name: f"{shared[name]}/{every.role}-{index}" for name in folders}
+            yield replace(every, index=index, environment=ChainMap(environment, shared))
 
 
 @dataclass(frozen=True)

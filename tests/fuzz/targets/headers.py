@@ -176,12 +176,12 @@ def storage_path(data: bytes) -> None:
         except StopIteration:
             pass
     try:
-        request = FdsRequest.of(request)
+        fds_request = FdsRequest.of(request)
     except (InvalidRequest, Unauthenticated):
         return
-    assert "/" not in request.bucket
+    assert "/" not in fds_request.bucket
     assert fds.resource(path.decode() + "?acl").startswith(fds.decode_path(path.decode()))
-    assert request.level
+    assert fds_request.level
 
 
 @target(

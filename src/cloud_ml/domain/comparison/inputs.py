@@ -181,13 +181,13 @@ def changed_objects(first: InputManifest, second: InputManifest) -> list[str]:
         return [f"the objects of {first.uri} changed: {first.shown}, then {second.shown}"]
     before = {one.key: one for one in first.listed}
     after = {one.key: one for one in second.listed}
-    said = [
+    sentences = [
         f"{_uri(first.uri, key)} {_change(before.get(key), after.get(key))}"
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key)
     ]
-    more = len(said) - _MOST_NAMED
-    return [*said[:_MOST_NAMED], *([f"and {more} more objects changed"] if more > 0 else [])]
+    more = len(sentences) - _MOST_NAMED
+    return [*sentences[:_MOST_NAMED], *([f"and {more} more objects changed"] if more > 0 else [])]
 
 
 def _change(before: InputObject | None, after: InputObject | None) -> str:

@@ -160,12 +160,12 @@ def fact_reasons(first: JobFacts, again: JobFacts) -> list[str]:
         if fact[0] not in NOT_REASONS and not _is_unknown(fact, first, again)
     ]
     found.sort(key=lambda fact: (-weight_of(fact), fact))
-    said = []
+    sentences = []
     for fact in found:
         before, after = first.get(fact), again.get(fact)
         shown = [one.shown[:80] if one else "absent" for one in (before, after)]
-        said.append(f"{fact[0]} {fact[1]} changed: {shown[0]}, then {shown[1]}")
-    return said
+        sentences.append(f"{fact[0]} {fact[1]} changed: {shown[0]}, then {shown[1]}")
+    return sentences
 
 
 def _is_unknown(fact: Fact, first: JobFacts, again: JobFacts) -> bool:

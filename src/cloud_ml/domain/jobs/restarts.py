@@ -30,14 +30,14 @@ def retry_of(job: TrainJob, recipe: str, roles: Sequence[str]) -> RetryPolicy:
     Raises:
         InvalidRequest: A field contradicts another, or a rule names a role that the job lacks.
     """
-    asked = job.restart or Restart()
+    restart = job.restart or Restart()
     rules = tuple(
         _rule(f"restart.rules[{number}]", rule, roles)
-        for number, rule in enumerate(asked.rules or ())
+        for number, rule in enumerate(restart.rules or ())
     )
     again = bool(job.max_retries) or recipe != SINGLE
-    policy = RestartPolicy(asked.policy or ("OnFailure" if again else "Never"))
-    growth = _memory_growth(job, asked)
+    policy = RestartPolicy(restart.policy or ("OnFailure" if again else "Never"))
+    growth = _memory_growth(job, restart)
     starts_again = (
         policy is not RestartPolicy.NEVER
         or growth is not None
@@ -51,7 +51,7 @@ def retry_of(job: TrainJob, recipe: str, roles: Sequence[str]) -> RetryPolicy:
             allowed=f"another policy, or no {used}",
         )
     most = MAX_RETRIES if job.max_retries is None else job.max_retries
-    healthy_s = RetryPolicy.healthy_s if asked.healthy_s is None else float(asked.healthy_s)
+    healthy_s = RetryPolicy.healthy_s if restart.healthy_s is None else float(restart.healthy_s)
     return RetryPolicy(
         max_retries=most if starts_again else 0,
         task_retries=job.task_retries,
@@ -93,18 +93,18 @@ def check_memory_growth(workload: WorkloadSpec) -> None:
         )
 
 
-def _memory_growth(job: TrainJob, asked: Restart) -> MemoryGrowth | None:
-    if asked.memory_factor is None:
+def _memory_growth(job: TrainJob, restart: Restart) -> MemoryGrowth | None:
+    if restart.memory_factor is None:
         return None
     if job.max_retries == 0:
         raise InvalidRequest(
-            f"restart.memory_factor is {asked.memory_factor} and max_retries is 0",
+            f"restart.memory_factor is {restart.memory_factor} and max_retries is 0",
             field="max_retries",
             value=0,
             allowed="1 to 100, or leave it out",
         )
-    most = common.memory_bytes(asked.memory_most) if asked.memory_most else None
-    return MemoryGrowth(float(asked.memory_factor), most)
+    most = common.memory_bytes(restart.memory_most) if restart.memory_most else None
+    return MemoryGrowth(float(restart.memory_factor), most)
 
 
 def _retries_field(job: TrainJob) -> str:

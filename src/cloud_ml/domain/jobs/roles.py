@@ -155,19 +155,21 @@ def roles_of(job: TrainJob, recipe: str, limits: Resources) -> tuple[Role, ...]:
         return (Role("master", resources=limits),)
     if job.cluster_spec:
         _check_alone(job)
-        asked: dict[str, RoleSpec] = dict(job.cluster_spec)
+        role_specs: dict[str, RoleSpec] = dict(job.cluster_spec)
     else:
         # On the original wire, TensorFlow has a master beside so many workers; so has a job that
         # does not say what it is.
         unsaid = recipe == DETECTED and not job.framework
-        asked = _build_roles(job, with_master=recipe == TENSORFLOW or unsaid)
-    asked = {name: asked.get(name, RoleSpec()) for name in _ADDED.get(recipe, ())} | asked
-    order = {name: rank for rank, name in enumerate((*_CHIEFS, *_others(asked), *_LAST))}
-    elastic = _elastic_among(job, asked)
+        role_specs = _build_roles(job, with_master=recipe == TENSORFLOW or unsaid)
+    role_specs = {
+        name: role_specs.get(name, RoleSpec()) for name in _ADDED.get(recipe, ())
+    } | role_specs
+    order = {name: rank for rank, name in enumerate((*_CHIEFS, *_others(role_specs), *_LAST))}
+    elastic = _elastic_among(job, role_specs)
     ports = _PORTS.get(recipe, {})
     roles = (
-        _role(name, asked[name], limits, ports.get(name, 1))
-        for name in sorted(asked, key=order.__getitem__)
+        _role(name, role_specs[name], limits, ports.get(name, 1))
+        for name in sorted(role_specs, key=order.__getitem__)
     )
     return tuple(_with_range(role, elastic.get(role.name)) for role in roles)
 
@@ -176,11 +178,11 @@ def _with_range(role: Role, tasks: TaskRange | None) -> Role:
     return role if tasks is None else replace(role, replicas=tasks.most, least=tasks.least)
 
 
-def _elastic_among(job: TrainJob, asked: Mapping[str, RoleSpec]) -> Mapping[str, TaskRange]:
+def _elastic_among(job: TrainJob, role_specs: Mapping[str, RoleSpec]) -> Mapping[str, TaskRange]:
     """The elastic roles of a job, all of which it has."""
     elastic = elastic_roles(job)
-    if unknown := next((name for name in elastic if name not in asked), None):
-        names = ", ".join(asked) or "worker"
+    if unknown := next((name for name in elastic if name not in role_specs), None):
+        names = ", ".join(role_specs) or "worker"
         raise InvalidRequest(
             f"elastic.{unknown} names no role of the job",
             field=f"elastic.{unknown}",
@@ -188,7 +190,11 @@ def _elastic_among(job: TrainJob, asked: Mapping[str, RoleSpec]) -> Mapping[str,
             allowed=f"one of {names}",
         )
     for name, tasks in elastic.items():
-        named = asked[name].count if asked[name].count is not None else asked[name].replica_count
+        named = (
+            role_specs[name].count
+            if role_specs[name].count is not None
+            else role_specs[name].replica_count
+        )
         check_count(name, tasks, named, _count_field(job, name))
     return elastic
 
@@ -238,17 +244,17 @@ def _others(names: Mapping[str, RoleSpec]) -> Sequence[str]:
 
 def _build_roles(job: TrainJob, *, with_master: bool) -> dict[str, RoleSpec]:
     """The roles of a job that names counts or the specifications of single roles."""
-    asked: dict[str, RoleSpec] = {}
+    role_specs: dict[str, RoleSpec] = {}
     if with_master or job.master_spec is not None:
-        asked["master"] = _set_count("master", 1, job.master_spec)
+        role_specs["master"] = _set_count("master", 1, job.master_spec)
     if job.worker_count or job.worker_spec is not None:
         count = None if isinstance(job.worker_count, str) else job.worker_count
-        asked["worker"] = _set_count("worker", count, job.worker_spec)
+        role_specs["worker"] = _set_count("worker", count, job.worker_spec)
     elif "worker" in elastic_roles(job):
-        asked["worker"] = RoleSpec()
+        role_specs["worker"] = RoleSpec()
     if job.ps_count or job.ps_spec is not None:
-        asked["ps"] = _set_count("ps", job.ps_count, job.ps_spec)
-    return asked
+        role_specs["ps"] = _set_count("ps", job.ps_count, job.ps_spec)
+    return role_specs
 
 
 def _set_count(role: str, count: int | str | None, spec: RoleSpec | None) -> RoleSpec:

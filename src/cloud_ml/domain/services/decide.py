@@ -93,11 +93,11 @@ def decide(
     # Commit before acting: a replica is created only after its number is stored, so a crash in
     # between cannot create it twice.
     if moved != committed:
-        told: list[Event] = []
+        events: list[Event] = []
         if wait.blocked is not None and wait.in_place:
-            told += events_of_place(service, moved, wait.blocked, now)
-        told += events_of_change(service, committed, moved, now)
-        return Decision(status=moved, events=told)
+            events += events_of_place(service, moved, wait.blocked, now)
+        events += events_of_change(service, committed, moved, now)
+        return Decision(status=moved, events=events)
     ended = [replica for replica in replicas if replica.ended]
     found = _act(service, alive, ended, now, keep_ended)
     if wait.over_at is None:
@@ -139,18 +139,16 @@ def _next_status(
 ) -> ServiceStatus:
     """The status that this look leads to; ``replicas`` are also those that have ended."""
     status, deleting = service.status, service.delete_requested_at is not None
-    wanted = plan_replicas(
-        service.spec, status, replicas, deleting=deleting, in_place=wait.in_place
-    )
-    stable = stable_numbers(wanted)
+    plan = plan_replicas(service.spec, status, replicas, deleting=deleting, in_place=wait.in_place)
+    stable = stable_numbers(plan)
     serving = [replica for replica in alive if replica.number in stable]
     phase, reason, message = _stands(service, alive, serving)
     return replace(
-        status, phase=phase, reason=reason, message=message, wishes=wanted,
-        next=max([status.next, *(desired.number + 1 for desired in wanted)]),
+        status, phase=phase, reason=reason, message=message, wishes=plan,
+        next=max([status.next, *(desired.number + 1 for desired in plan)]),
         ready=sum(replica.ready for replica in serving),
         serving_template=_find_served(service, serving),
-        leaving=len({each.number for each in alive} - {desired.number for desired in wanted}),
+        leaving=len({each.number for each in alive} - {desired.number for desired in plan}),
         candidate=_candidate(service, [each for each in alive if each.number not in stable]),
         blocked_since=None if wait.in_place else wait.since,
         answering=tuple(sorted(each.number for each in alive if each.ready)),

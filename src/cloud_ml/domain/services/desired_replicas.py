@@ -97,9 +97,9 @@ def _without_one_old(
     return [desired for desired in stable if desired is not first]
 
 
-def stable_numbers(wanted: Sequence[DesiredReplica]) -> frozenset[int]:
+def stable_numbers(replicas: Sequence[DesiredReplica]) -> frozenset[int]:
     """Replicas that are to answer for what is served."""
-    return frozenset(desired.number for desired in wanted if not desired.trial)
+    return frozenset(desired.number for desired in replicas if not desired.trial)
 
 
 def _taken_in(desired: DesiredReplica, spec: ServiceSpec) -> DesiredReplica:

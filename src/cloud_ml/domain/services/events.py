@@ -47,14 +47,14 @@ def _events_of_failure(
 def _events_of_candidate(
     service: ServiceRecord, before: CandidateStatus | None, moved: ServiceStatus, now: datetime
 ) -> list[Event]:
-    found, asked = moved.candidate, service.spec.candidate
-    if found is None or asked is None:
+    found, candidate = moved.candidate, service.spec.candidate
+    if found is None or candidate is None:
         return []
     if before is not None and (before.template, before.phase) == (found.template, found.phase):
         return []
     bad = found.phase in (ServicePhase.FAILED, ServicePhase.DEGRADED)
     words = {
-        ServicePhase.RUNNING: f"answers: {asked.share} % of calls go to it",
+        ServicePhase.RUNNING: f"answers: {candidate.share} % of calls go to it",
         ServicePhase.STARTING: "is being started; calls go to what is served",
         ServicePhase.STOPPED: "is stopped with the service",
         ServicePhase.FAILED: f"cannot be started; calls go to what is served: {found.message}",

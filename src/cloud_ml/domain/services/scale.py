@@ -55,14 +55,16 @@ class Policy:
 
 def policy_of(spec: ServiceSpec, target: float, down_s: float) -> Policy:
     """What a service wants."""
-    asked = spec.submitted
-    normal = int(asked.replicas)
+    submitted = spec.submitted
+    normal = int(submitted.replicas)
     idle_s = (
-        common.duration_seconds(str(asked.idle_scale_down))
-        if asked.idle_scale_down is not None
+        common.duration_seconds(str(submitted.idle_scale_down))
+        if submitted.idle_scale_down is not None
         else 0
     )
-    return Policy(normal, max(normal, int(asked.max_replicas or 0)), target, down_s, float(idle_s))
+    return Policy(
+        normal, max(normal, int(submitted.max_replicas or 0)), target, down_s, float(idle_s)
+    )
 
 
 def replicas_of(spec: ServiceSpec, status: ServiceStatus) -> int:
@@ -104,12 +106,12 @@ def decide_count(policy: Policy, current: int, samples: Sequence[Sample]) -> int
     if not loads:
         return max(current, floor)
     # Subtract a little, so that a rounding error does not request one more replica.
-    wanted = math.ceil(loads[-1] / policy.target - 1e-9)
-    if wanted > current:
-        return min(wanted, policy.most)
+    replicas_now = math.ceil(loads[-1] / policy.target - 1e-9)
+    if replicas_now > current:
+        return min(replicas_now, policy.most)
     if newest.at_s - samples[0].at_s >= policy.down_s:
-        asked = math.ceil(max(loads) / policy.target - 1e-9)
-        return min(max(asked, floor), current) if current > floor else floor
+        replicas_at_peak = math.ceil(max(loads) / policy.target - 1e-9)
+        return min(max(replicas_at_peak, floor), current) if current > floor else floor
     return max(current, floor)
 
 

@@ -144,8 +144,8 @@ def report_value(
     """
     if record.spec.further:
         count = len(record.spec.objectives)
-        said = f"{record.key.name} has {count} objectives; a value is reported of one"
-        raise Conflict(f"{said}. Tell all values when the trial has ended.", field="objective")
+        message = f"{record.key.name} has {count} objectives; a value is reported of one"
+        raise Conflict(f"{message}. Tell all values when the trial has ended.", field="objective")
     if abs(step) > LARGEST_STEP:
         raise refuse("step", step, f"{-LARGEST_STEP} to {LARGEST_STEP}")
     trial = _found(record, number)

@@ -33,12 +33,14 @@ class Condition:
         return any(same(one, value) for one in self.values)
 
 
-def with_conditions(space: Sequence[Parameter], asked: Mapping[str, Any]) -> tuple[Parameter, ...]:
+def with_conditions(
+    space: Sequence[Parameter], active_if: Mapping[str, Any]
+) -> tuple[Parameter, ...]:
     """The parameters with their ``active_if``, each behind those that it names.
 
     Args:
         space: The parameters without conditions.
-        asked: What ``active_if`` says, by the name of the parameter.
+        active_if: What ``active_if`` says, by the name of the parameter.
 
     Raises:
         InvalidRequest: A condition names no other parameter, no value of it, or, through others,
@@ -47,7 +49,7 @@ def with_conditions(space: Sequence[Parameter], asked: Mapping[str, Any]) -> tup
     known = {parameter.name: parameter for parameter in space}
     found: dict[str, Parameter] = dict(known)
     count = 0
-    for name, conditions in asked.items():
+    for name, conditions in active_if.items():
         field = f"space.{name}.active_if"
         if not isinstance(conditions, Mapping) or not conditions:
             raise refuse(field, conditions, _FORM)
@@ -62,32 +64,34 @@ def with_conditions(space: Sequence[Parameter], asked: Mapping[str, Any]) -> tup
     return tuple(_parents_first(found))
 
 
-def _condition(field: str, parent: str, asked: Any, known: Mapping[str, Parameter]) -> Condition:
+def _condition(
+    field: str, parent: str, active_if: Any, known: Mapping[str, Parameter]
+) -> Condition:
     if parent not in known:
         others = ", ".join(sorted(known))[:200]
         near = get_close_matches(parent[:LONGEST_NAME], known, n=1)
         allowed = f"a parameter of the space: {others}"
-        raise refuse(field, asked, allowed, meant=near[0] if near else "")
+        raise refuse(field, active_if, allowed, meant=near[0] if near else "")
     parameter = known[parent]
     if not parameter.finite:
         allowed = "a parameter with a list of values, whole numbers or a step"
-        raise refuse(field, asked, allowed)
-    values = asked if isinstance(asked, list) else [asked]
+        raise refuse(field, active_if, allowed)
+    values = active_if if isinstance(active_if, list) else [active_if]
     if not values or len(values) > _MOST_VALUES:
-        raise refuse(field, asked, f"a value of {parent}, or a list of 1 to {_MOST_VALUES}")
+        raise refuse(field, active_if, f"a value of {parent}, or a list of 1 to {_MOST_VALUES}")
     own = {_key(value): value for value in reversed(parameter.values)}
     return Condition(parent, tuple(_value(field, parameter, own, value) for value in values))
 
 
-def _value(field: str, parent: Parameter, own: Mapping[Any, Value], asked: Any) -> Value:
+def _value(field: str, parent: Parameter, own: Mapping[Any, Value], value: Any) -> Value:
     """The value of the parent that a condition names."""
     if parent.values:
-        found = own.get(_key(asked)) if isinstance(asked, (str, int, float)) else None
+        found = own.get(_key(value)) if isinstance(value, (str, int, float)) else None
     else:
-        found = _of_range(parent, asked)
+        found = _of_range(parent, value)
     if found is None:
         allowed = ", ".join(map(str, parent.values)) or f"{parent.low:g} to {parent.high:g}"
-        raise refuse(field, asked, f"values of {parent.name}: {allowed[:200]}")
+        raise refuse(field, value, f"values of {parent.name}: {allowed[:200]}")
     return found
 
 
@@ -95,14 +99,14 @@ def _key(value: Any) -> tuple[bool, Any]:
     return isinstance(value, bool), value
 
 
-def _of_range(parent: Parameter, asked: Any) -> Value | None:
+def _of_range(parent: Parameter, value: Any) -> Value | None:
     """The value of a range that is meant; ``None`` if it has no such value."""
-    if isinstance(asked, bool) or not isinstance(asked, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    if not parent.low <= asked <= parent.high:
+    if not parent.low <= value <= parent.high:
         return None
-    found = parent.value_at(parent.number_of(asked))
-    return found if abs(float(found) - asked) <= 1e-9 * max(1.0, abs(asked)) else None
+    found = parent.value_at(parent.number_of(value))
+    return found if abs(float(found) - value) <= 1e-9 * max(1.0, abs(value)) else None
 
 
 def _parents_first(space: Mapping[str, Parameter]) -> Iterator[Parameter]:
@@ -120,9 +124,9 @@ def _parents_first(space: Mapping[str, Parameter]) -> Iterator[Parameter]:
         parameter = space[name]
         if name in path:
             circle = " → ".join([*list(path)[list(path).index(name) :], name])
-            asked = {one.name: list(one.values) for one in parameter.active_if}
+            values = {one.name: list(one.values) for one in parameter.active_if}
             allowed = f"conditions that lead in no circle ({circle[:200]})"
-            raise refuse(f"space.{name}.active_if", asked, allowed)
+            raise refuse(f"space.{name}.active_if", values, allowed)
         path[name] = None
         for condition in parameter.active_if:
             yield from place(condition.name)
@@ -143,11 +147,11 @@ def why_inactive(parameter: Parameter, parameters: Mapping[str, Any]) -> str:
     """Which condition does not hold, in words."""
     for condition in parameter.active_if:
         if not condition.holds(parameters):
-            wanted = " or ".join(map(str, condition.values))[:200]
+            allowed = " or ".join(map(str, condition.values))[:200]
             has = "has no value"
             if condition.name in parameters:
                 has = f"is {parameters[condition.name]}"[:120]
-            return f"{parameter.name} counts only if {condition.name} is {wanted}, and it {has}"
+            return f"{parameter.name} counts only if {condition.name} is {allowed}, and it {has}"
     return ""
 
 

@@ -105,17 +105,17 @@ def _value(steps: Sequence[_Step], parameters: Mapping[str, Any]) -> float:
     return stack[0]
 
 
-def parse_constraints(asked: Sequence[Any], space: Sequence[Parameter]) -> tuple[str, ...]:
+def parse_constraints(constraints: Sequence[Any], space: Sequence[Parameter]) -> tuple[str, ...]:
     """The constraints of a study, checked.
 
     Raises:
         InvalidRequest: There are too many, one is not written as they are, or one names something
             that is no parameter with numbers.
     """
-    if len(asked) > MOST_CONSTRAINTS:
-        raise refuse("constraints", f"{len(asked)} of them", f"at most {MOST_CONSTRAINTS}")
+    if len(constraints) > MOST_CONSTRAINTS:
+        raise refuse("constraints", f"{len(constraints)} of them", f"at most {MOST_CONSTRAINTS}")
     known = {parameter.name: parameter for parameter in space}
-    for number, text in enumerate(asked):
+    for number, text in enumerate(constraints):
         field = f"constraints[{number}]"
         if not isinstance(text, str) or len(text) > LONGEST_CONSTRAINT:
             raise refuse(field, text, f"a text of at most {LONGEST_CONSTRAINT} characters")
@@ -127,7 +127,7 @@ def parse_constraints(asked: Sequence[Any], space: Sequence[Parameter]) -> tuple
             raise refuse(field, text, "a comparison that names a parameter")
         for name in found.names:
             _check_name(field, text, name, known)
-    return tuple(asked)
+    return tuple(constraints)
 
 
 def _check_name(field: str, text: str, name: str, known: Mapping[str, Parameter]) -> None:
@@ -192,11 +192,11 @@ class _Reader:
         self._at += 1
         return self._tokens[self._at - 1][1]
 
-    def syntax_error(self, wanted: str) -> str:
+    def syntax_error(self, expected: str) -> str:
         """What is wrong at the next token."""
         _, token, place = self._tokens[self._at]
         there = f"{token[:20]!r}" if token else "the end"
-        return f"{wanted} is expected at character {place + 1}, and there is {there}"
+        return f"{expected} is expected at character {place + 1}, and there is {there}"
 
     def sum(self, depth: int) -> Iterator[_Step]:
         """Products with + and - between them."""

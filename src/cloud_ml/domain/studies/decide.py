@@ -266,22 +266,25 @@ def _next_trial(
     taken = sum(trial.queued for trial in status.trials)
     queued = number >= len(spec.trials) and taken < len(spec.queued)
     if queued:
-        said: Suggestion | None = Suggestion(spec.queued[taken])
+        suggestion: Suggestion | None = Suggestion(spec.queued[taken])
     else:
-        said = seen.suggested.get(number) or suggest(spec, status.trials, number)
-    if said is None:
+        suggestion = seen.suggested.get(number) or suggest(spec, status.trials, number)
+    if suggestion is None:
         return None
-    if said.problem:
-        events.append(Event(now, "TunerFailed", said.problem, EventType.WARNING))
+    if suggestion.problem:
+        events.append(Event(now, "TunerFailed", suggestion.problem, EventType.WARNING))
     trial = TrialStatus(
         number=number,
-        parameters=dict(said.parameters),
+        parameters=dict(suggestion.parameters),
         queued=queued,
-        parent=said.parent,
-        member=said.member,
+        parent=suggestion.parent,
+        member=suggestion.member,
     )
-    if said.parent is not None and status.trials[said.parent].member != said.member:
-        why = f"trial {number} of member {said.member} goes on from trial {said.parent}"
+    if (
+        suggestion.parent is not None
+        and status.trials[suggestion.parent].member != suggestion.member
+    ):
+        why = f"trial {number} of member {suggestion.member} goes on from trial {suggestion.parent}"
         events.append(Event(now, "TrialExploits", why))
     return Decision(replace(status, trials=(*status.trials, trial)), events=events)
 
@@ -373,13 +376,13 @@ def _news(record: StudyRecord, trials: Sequence[TrialStatus], now: datetime) -> 
             continue
         name = trial_name(record.key.name, trial.number)
         if trial.state is TrialState.COMPLETED:
-            said = f"{name} completed with {values_text(record.spec, trial)}"
-            yield Event(now, "TrialCompleted", said)
+            message = f"{name} completed with {values_text(record.spec, trial)}"
+            yield Event(now, "TrialCompleted", message)
         elif trial.state is TrialState.EARLY_STOPPED:
             yield Event(now, "TrialEarlyStopped", f"{name} ended early: {trial.message}")
         else:
-            said = f"{name} is {trial.state}: {trial.message}"
-            yield Event(now, f"Trial{trial.state}", said, EventType.WARNING)
+            message = f"{name} is {trial.state}: {trial.message}"
+            yield Event(now, f"Trial{trial.state}", message, EventType.WARNING)
 
 
 def _extended(spec: StudySpec, status: StudyStatus) -> StudyStatus:
@@ -392,8 +395,8 @@ def _extended(spec: StudySpec, status: StudyStatus) -> StudyStatus:
 def _paused(spec: StudySpec, status: StudyStatus) -> StudyStatus | None:
     """The status with which a pause begins or ends; ``None`` if neither does."""
     if spec.paused and status.phase is StudyPhase.RUNNING:
-        said = "trials that run go on; no other begins"
-        return replace(status, phase=StudyPhase.PAUSED, reason="PauseRequested", message=said)
+        message = "trials that run go on; no other begins"
+        return replace(status, phase=StudyPhase.PAUSED, reason="PauseRequested", message=message)
     if not spec.paused and status.phase is StudyPhase.PAUSED:
         return replace(status, phase=StudyPhase.RUNNING, reason="ResumeRequested", message="")
     return None

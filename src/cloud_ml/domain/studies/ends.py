@@ -72,10 +72,10 @@ def _alike(trials: Sequence[TrialStatus]) -> int:
     for trial in reversed(trials):
         if not trial.over:
             continue
-        said = _NUMBERS.sub("#", trial.message)
-        if trial.state not in _FAILURES or said != (words or said):
+        message = _NUMBERS.sub("#", trial.message)
+        if trial.state not in _FAILURES or message != (words or message):
             break
-        count, words = count + 1, said
+        count, words = count + 1, message
     return count
 
 
@@ -110,12 +110,12 @@ def _finished(spec: StudySpec, status: StudyStatus, reason: str) -> StudyStatus 
         reason = "NoTrialCompleted" if reason == "Completed" else reason
         return _ending(status, StudyPhase.FAILED, reason, why)
     if best is None:
-        said = f"{len(front)} of {len(status.trials)} trials are on the Pareto front"
-        return _ending(status, StudyPhase.COMPLETED, reason, said)
+        message = f"{len(front)} of {len(status.trials)} trials are on the Pareto front"
+        return _ending(status, StudyPhase.COMPLETED, reason, message)
     estimate = find_estimates(status.trials).get(best.number)
     value = f"{best.value:g}" if estimate is None else estimate_text(estimate)
-    said = f"the best {spec.metric} is {value}, of trial {best.number}"
-    return _ending(status, StudyPhase.COMPLETED, reason, said)
+    message = f"the best {spec.metric} is {value}, of trial {best.number}"
+    return _ending(status, StudyPhase.COMPLETED, reason, message)
 
 
 def estimate_text(estimate: Estimate) -> str:

@@ -327,10 +327,10 @@ def _require_optuna(trial: TrialStatus) -> OptunaTrial:
 def _check_size(trial: TrialStatus) -> TrialStatus:
     size = _size(trial)
     if size > MOST_TRIAL:
-        asked = f"a trial of {size} characters"
+        size_text = f"a trial of {size} characters"
         raise InvalidRequest(
-            f"parameters, attributes and reports make {asked}; allowed: at most {MOST_TRIAL}",
-            field="value", value=asked, allowed=f"at most {MOST_TRIAL}",
+            f"parameters, attributes and reports make {size_text}; allowed: at most {MOST_TRIAL}",
+            field="value", value=size_text, allowed=f"at most {MOST_TRIAL}",
         )  # fmt: skip
     return trial
 

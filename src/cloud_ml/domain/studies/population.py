@@ -32,7 +32,7 @@ class Population:
 
 
 OPTIONS = tuple(asdict(Population()))
-_MEANT = {
+_ALIASES = {
     "size": "population", "population_size": "population", "n_population": "population",
     "num_members": "population", "quantile_fraction": "quantile",
     "truncation_threshold": "quantile", "perturbation_factors": "factors",
@@ -49,7 +49,7 @@ def parse_population(options: Mapping[str, Any]) -> Population:
     """
     for name in options:
         if name not in OPTIONS:
-            near = _MEANT.get(name)
+            near = _ALIASES.get(name)
             hint = f"; did you mean {near}?" if near else ""
             field = f"algorithm_options.{name}"
             raise refuse(field, options[name], f"options of pbt: {', '.join(OPTIONS)}{hint}")

@@ -142,7 +142,7 @@ _NOT_OFFERED = {
     "PartialFixedSampler": "wraps another sampler; write a constant in the space: {value: 3}",
 }
 _SEED = "no seed here: set the seed of the study"
-_MEANT = {"pop_size": "population_size", "population": "population_size", "popsize": "popsize"}
+_ALIASES = {"pop_size": "population_size", "population": "population_size", "popsize": "popsize"}
 
 
 def is_sampler(algorithm: str) -> bool:
@@ -155,22 +155,22 @@ def sampler_of(algorithm: str) -> Sampler:
     return SAMPLERS[algorithm.removeprefix(PREFIX)]
 
 
-def resolve_sampler(asked: str) -> str | None:
+def resolve_sampler(sampler: str) -> str | None:
     """The full name for one such as ``optuna:tpe``; ``None`` if no such sampler is offered."""
-    named = _find(asked, SAMPLERS)
+    named = _find(sampler, SAMPLERS)
     return None if named is None else PREFIX + named
 
 
-def why_not_offered(asked: str) -> str:
+def why_not_offered(sampler: str) -> str:
     """Why a sampler of Optuna is no algorithm; empty if there is none of that name."""
-    named = _find(asked, _NOT_OFFERED)
+    named = _find(sampler, _NOT_OFFERED)
     return "" if named is None else f"{named} {_NOT_OFFERED[named]}"
 
 
-def _find(asked: str, names: Mapping[str, Any]) -> str | None:
-    if not asked.lower().startswith(PREFIX):
+def _find(sampler: str, names: Mapping[str, Any]) -> str | None:
+    if not sampler.lower().startswith(PREFIX):
         return None
-    plain = _plain(asked[len(PREFIX) :])
+    plain = _plain(sampler[len(PREFIX) :])
     known = {_plain(name): name for name in names}
     return known.get(plain) or known.get(plain + "sampler")
 
@@ -191,7 +191,7 @@ def parse_sampler_options(algorithm: str, options: Mapping[str, Any]) -> dict[st
         if name == "seed":
             raise refuse(path, value, _SEED)
         if name not in known:
-            near = _MEANT.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
+            near = _ALIASES.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
             hint = f"; did you mean {near}?" if near in known else ""
             there = ", ".join(known) or "none"
             raise refuse(path, value, f"options of {algorithm}: {there}{hint}")

@@ -14,7 +14,7 @@ from cloud_ml.domain.studies.conditions import Condition, with_conditions
 from cloud_ml.domain.studies.values import NAME, Value, check_value, number_of, same
 from cloud_ml.models.common import refuse
 
-_MEANT = {
+_ALIASES = {
     "low": "min", "lower": "min", "high": "max", "upper": "max", "choices": "values",
     "list": "values", "distribution": "scale", "log": "scale: log", "q": "step", "parameterType": "type",
     "when": "active_if", "condition": "active_if", "conditions": "active_if",
@@ -204,30 +204,34 @@ def parse_space(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
     if len(space) > _MOST_PARAMETERS:
         raise refuse("space", len(space), f"at most {_MOST_PARAMETERS} parameters")
     conditions = {
-        name: asked["active_if"]
-        for name, asked in space.items()
-        if isinstance(asked, Mapping) and asked.get("active_if") is not None
+        name: document["active_if"]
+        for name, document in space.items()
+        if isinstance(document, Mapping) and document.get("active_if") is not None
     }
-    return with_conditions([_parse(name, asked) for name, asked in space.items()], conditions)
+    return with_conditions([_parse(name, document) for name, document in space.items()], conditions)
 
 
-def _parse(name: str, asked: Any) -> Parameter:
+def _parse(name: str, document: Any) -> Parameter:
     field = f"space.{name}"
     if not NAME.fullmatch(name):
         raise refuse("space", name, "names of letters, digits, _, . and -, at most 100")
-    if isinstance(asked, list):
-        return Parameter(name=name, values=_checked_values(field, asked))
-    if not isinstance(asked, Mapping):
-        raise refuse(field, asked, _FORM)
-    for key in asked:
+    if isinstance(document, list):
+        return Parameter(name=name, values=_checked_values(field, document))
+    if not isinstance(document, Mapping):
+        raise refuse(field, document, _FORM)
+    for key in document:
         if key not in _KEYS:
             near = get_close_matches(str(key), _KEYS, n=1)
-            meant = _MEANT.get(str(key)) or (near[0] if near else "")
-            allowed = f"no such field; did you mean {meant}?" if meant else f"{', '.join(_KEYS)}"
-            raise refuse(f"{field}.{key}", asked[key], allowed)
-    own = {key: value for key, value in asked.items() if key != "active_if"}
+            suggestion = _ALIASES.get(str(key)) or (near[0] if near else "")
+            allowed = (
+                f"no such field; did you mean {suggestion}?"
+                if suggestion
+                else f"{', '.join(_KEYS)}"
+            )
+            raise refuse(f"{field}.{key}", document[key], allowed)
+    own = {key: value for key, value in document.items() if key != "active_if"}
     if ("values" in own or "value" in own) and len(own) > 1:
-        raise refuse(field, asked, "either value, or values, or min and max")
+        raise refuse(field, document, "either value, or values, or min and max")
     if "value" in own:
         check_value(f"{field}.value", own["value"])
         return Parameter(name=name, values=(own["value"],))
@@ -236,26 +240,26 @@ def _parse(name: str, asked: Any) -> Parameter:
     return _parse_range(name, field, own)
 
 
-def _parse_range(name: str, field: str, asked: Mapping[str, Any]) -> Parameter:
-    low, high = (number_of(f"{field}.{end}", asked.get(end)) for end in ("min", "max"))
+def _parse_range(name: str, field: str, document: Mapping[str, Any]) -> Parameter:
+    low, high = (number_of(f"{field}.{end}", document.get(end)) for end in ("min", "max"))
     if not low < high:
-        raise refuse(f"{field}.max", asked["max"], f"more than min, which is {low:g}")
+        raise refuse(f"{field}.max", document["max"], f"more than min, which is {low:g}")
     if not math.isfinite(high - low):
-        raise refuse(f"{field}.max", asked["max"], "a narrower range: numbers end at 1.8e308")
-    whole = _is_whole(field, asked, low, high)
-    scale = asked.get("scale", Scale.LINEAR)
+        raise refuse(f"{field}.max", document["max"], "a narrower range: numbers end at 1.8e308")
+    whole = _is_whole(field, document, low, high)
+    scale = document.get("scale", Scale.LINEAR)
     if scale not in list(Scale):
         raise refuse(f"{field}.scale", scale, "linear, log or reverse-log")
     _check_scale(field, (low, high), Scale(scale))
     step = 0.0
-    if asked.get("step") is not None:
-        step = number_of(f"{field}.step", asked["step"])
+    if document.get("step") is not None:
+        step = number_of(f"{field}.step", document["step"])
         if not 0 < step <= high - low or (whole and step % 1):
-            raise refuse(f"{field}.step", asked["step"], f"more than 0, at most {high - low:g}")
+            raise refuse(f"{field}.step", document["step"], f"more than 0, at most {high - low:g}")
         if scale != Scale.LINEAR:
-            raise refuse(f"{field}.step", asked["step"], f"no step, since the scale is {scale}")
+            raise refuse(f"{field}.step", document["step"], f"no step, since the scale is {scale}")
     if step and (high - low) / step > _LARGEST_INT:
-        raise refuse(f"{field}.step", asked["step"], "a larger step")
+        raise refuse(f"{field}.step", document["step"], "a larger step")
     return Parameter(name=name, low=low, high=high, whole=whole, scale=Scale(scale), step=step)
 
 
@@ -270,12 +274,12 @@ def _check_scale(field: str, ends: tuple[float, float], scale: Scale) -> None:
         raise refuse(f"{field}.max", high, "less than 1, since the scale is reverse-log")
 
 
-def _is_whole(field: str, asked: Mapping[str, Any], low: float, high: float) -> bool:
+def _is_whole(field: str, document: Mapping[str, Any], low: float, high: float) -> bool:
     """Whether a range is one of whole numbers. Only ``type`` says so: 0 to 1 may be a share."""
     ends = [low, high]
-    kind = _TYPES.get(str(asked.get("type", "double")))
+    kind = _TYPES.get(str(document.get("type", "double")))
     if kind is None:
-        raise refuse(f"{field}.type", asked["type"], "double or int")
+        raise refuse(f"{field}.type", document["type"], "double or int")
     if kind == "int" and any(end % 1 or abs(end) > _LARGEST_INT for end in ends):
         raise refuse(field, ends, "whole numbers up to 2^53, since the type is int")
     return bool(kind == "int")

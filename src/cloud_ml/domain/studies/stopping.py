@@ -92,7 +92,7 @@ _TRANSLATED = {
     "trialplateaustopper": "plateau",
 }  # fmt: skip
 """Names of Optuna, Katib and Ray Tune in small letters without signs, and ours."""
-_MEANT = {
+_ALIASES = {
     "n_startup_trials": "min_trials", "min_trials_required": "min_trials",
     "min_samples_required": "min_trials", "n_warmup_steps": "warmup_steps",
     "start_step": "warmup_steps", "min_resource": "min_steps", "min_iter": "min_steps",
@@ -117,17 +117,17 @@ def parse_stopper(name: str, options: Mapping[str, Any]) -> Stopper | None:
         if options:
             raise refuse("stopper_options", dict(options), "nothing, as there is no stopper")
         return None
-    meant = plain if plain in _OPTIONS else _TRANSLATED.get(plain, "")
-    if not meant:
+    rule = plain if plain in _OPTIONS else _TRANSLATED.get(plain, "")
+    if not rule:
         near = _NOT_OFFERED.get(plain)
         hint = f"; {name[:50]} is not offered, write {near}" if near else ""
         raise refuse("stopper", name, ", ".join(STOPPERS) + hint)
-    found = Stopper(name=meant, **_options(meant, options))
-    if meant == "threshold" and found.below is None and found.above is None:
+    found = Stopper(name=rule, **_options(rule, options))
+    if rule == "threshold" and found.below is None and found.above is None:
         raise refuse(
             "stopper_options", dict(options), "below or above, as the stopper is threshold"
         )
-    if meant == "hyperband":
+    if rule == "hyperband":
         return _with_brackets(found, options)
     return found
 
@@ -169,7 +169,7 @@ def _options(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     for option, value in options.items():
         field = f"stopper_options.{option}"
         if option not in _OPTIONS[name]:
-            near = _MEANT.get(option)
+            near = _ALIASES.get(option)
             hint = f"; did you mean {near}?" if near in _OPTIONS[name] else ""
             raise refuse(field, value, f"options of {name}: {', '.join(_OPTIONS[name])}{hint}")
         kinds = (int, float) if option in _REAL else (int,)

@@ -49,9 +49,9 @@ def after_attempt(
                 Event(now, reason, message or "the job completed"),
             ],
         )
-    said = f"{message} ({following.why})" if following.why else message
+    full_message = f"{message} ({following.why})" if following.why else message
     if reason is Reason.OUT_OF_MEMORY and job.spec.workload.retry.memory_growth is not None:
-        message = said  # why it gets no more, although it asked for that
+        message = full_message  # why it gets no more, although it asked for that
     ended = with_findings(status.moved(Phase.FAILED, reason=reason, message=message), gang)
     ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
     return Decision(
@@ -59,7 +59,7 @@ def after_attempt(
         events=[
             *begun,
             *attempt_events.unsaved_files(job, gang, now),
-            Event(now, reason, said, EventType.WARNING),
+            Event(now, reason, full_message, EventType.WARNING),
         ],
     )
 
@@ -142,8 +142,8 @@ def _ran_s(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> float |
 
 def about_attempt(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> str:
     """What else there is to tell of an attempt that another one follows."""
-    told = failover_sentences.attempt_end(gang, _ran_s(status, gang, now))
-    return f"; {told}" if told else ""
+    details = failover_sentences.attempt_end(gang, _ran_s(status, gang, now))
+    return f"; {details}" if details else ""
 
 
 def _cause(status: WorkloadStatus, gang: ObservedGang) -> tuple[Reason, str]:

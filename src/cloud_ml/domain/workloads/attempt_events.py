@@ -38,12 +38,12 @@ def ends(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> list[Even
     ]
 
 
-def _at_restarts_since(told: int, process: ObservedProcess) -> list[ObservedProcess]:
-    """The process as it was at each restart behind the first ``told`` ones.
+def _at_restarts_since(count: int, process: ObservedProcess) -> list[ObservedProcess]:
+    """The process as it was at each restart behind the first ``count`` ones.
 
     A task may start again several times while no server looks.
     """
-    if process.restarts <= told:
+    if process.restarts <= count:
         return []
     earlier = [
         replace(
@@ -54,7 +54,7 @@ def _at_restarts_since(told: int, process: ObservedProcess) -> list[ObservedProc
             restored_from=one.restored_from,
         )
         for one in process.earlier_restarts
-        if one.number > told
+        if one.number > count
     ]
     return [*earlier, process]
 
@@ -67,8 +67,8 @@ def _is_tolerated(process: ObservedProcess, gang: ObservedGang) -> bool:
         return False  # it is the prepare command, in the place of the first task
     if gang.state.over and process.reason is gang.reason is Reason.HUNG:
         return False  # they hang together, and the end of the gang is told
-    told = not process.message or gang.message.startswith(process.message)
-    return not (gang.state.over and told)
+    reported = not process.message or gang.message.startswith(process.message)
+    return not (gang.state.over and reported)
 
 
 def beginning(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> list[Event]:

@@ -97,10 +97,12 @@ class ExitRule:
 
     def __str__(self) -> str:
         codes = ",".join(map(str, self.exit_codes)) or "any exit code"
-        said = f" with {self.log!r} in its log" if self.log else ""
+        condition = f" with {self.log!r} in its log" if self.log else ""
         if self.log_pattern:
-            said += f"{' and' if said else ''} with a match of {self.log_pattern!r} in its log"
-        return f"{codes} of {', '.join(self.roles) or 'any role'}{said} means {self.action}"
+            condition += (
+                f"{' and' if condition else ''} with a match of {self.log_pattern!r} in its log"
+            )
+        return f"{codes} of {', '.join(self.roles) or 'any role'}{condition} means {self.action}"
 
 
 @dataclass(frozen=True)

@@ -14,29 +14,29 @@ def task_restart(task: ObservedProcess, attempt: int) -> str:
     """Such as ``worker-1 starts again (restart 2 of attempt 1) after 3m20s, from step 900
     (ckpt-900): worker-1 exited with code 3``.
     """
-    told = f"{task.name} starts again (restart {task.restarts} of attempt {attempt})"
+    message = f"{task.name} starts again (restart {task.restarts} of attempt {attempt})"
     if task.last_ran_s is not None:
-        told += f" after {span(task.last_ran_s)}"
+        message += f" after {span(task.last_ran_s)}"
     if task.restored_from is not None:
-        told += f", from {_checkpoint(task.restored_from)}"
-    return f"{told}: {task.last_end}"
+        message += f", from {_checkpoint(task.restored_from)}"
+    return f"{message}: {task.last_end}"
 
 
 def attempt_end(gang: ObservedGang, ran_s: float | None) -> str:
     """How long an attempt had run, and what the next one goes on from, as far as that is
     known.
     """
-    told = [] if ran_s is None else [f"attempt {gang.attempt} ran for {span(ran_s)}"]
+    parts = [] if ran_s is None else [f"attempt {gang.attempt} ran for {span(ran_s)}"]
     if gang.checkpoint is not None:
-        told.append(f"its newest checkpoint is {_checkpoint(gang.checkpoint)}")
-    return "; ".join(told)
+        parts.append(f"its newest checkpoint is {_checkpoint(gang.checkpoint)}")
+    return "; ".join(parts)
 
 
 def checkpoint_given(uri: str, step: int | None) -> str:
     """What a job that begins finds to go on from. Whether its code does so is not known."""
     name = "".join(one if one.isprintable() else "?" for one in uri[:_LONGEST_URI])
-    told = name if step is None else f"{name} (step {step})"
-    return f"to go on from {told}, your code loads the path in {VARIABLE}"
+    checkpoint = name if step is None else f"{name} (step {step})"
+    return f"to go on from {checkpoint}, your code loads the path in {VARIABLE}"
 
 
 def span(seconds: float) -> str:

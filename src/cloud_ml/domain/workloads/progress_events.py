@@ -25,8 +25,8 @@ def quarters_done(progress: Progress) -> int:
 
 def quarters_told(events: Iterable[Event]) -> int:
     """How many quarters events have told of. An attempt that begins anew tells none again."""
-    told = [_DONE.match(event.message) for event in events if event.reason == Reason.PROGRESS]
-    return max((int(one[1]) * _QUARTERS // 100 for one in told if one), default=0)
+    matches = [_DONE.match(event.message) for event in events if event.reason == Reason.PROGRESS]
+    return max((int(one[1]) * _QUARTERS // 100 for one in matches if one), default=0)
 
 
 def sentence(progress: Progress, remaining_s: float | None) -> str:
@@ -39,5 +39,5 @@ def sentence(progress: Progress, remaining_s: float | None) -> str:
         words.append(f"about {span(remaining_s)} left")
     shown = list(progress.metrics.items())[:_METRICS]
     words += [f"{name} {value:.4g}" for name, value in shown]
-    told = ", ".join(words)
-    return f"{int(done * 100)}% done" + (f": {told}" if told else "")
+    details = ", ".join(words)
+    return f"{int(done * 100)}% done" + (f": {details}" if details else "")

@@ -134,8 +134,8 @@ class FakeEngine(FakeMetrics, Engine):
         if found is None or found.requested_restarts >= number:
             return
         self.machine.requested_restarts.append((key, task, number))
-        asked = replace(found, requested_restarts=number)
-        self._restart(key, ended_on_request(asked, datetime.now(UTC)))
+        restarting = replace(found, requested_restarts=number)
+        self._restart(key, ended_on_request(restarting, datetime.now(UTC)))
 
     async def progress(self, key: GangKey, tasks: Sequence[str]) -> Mapping[str, Progress]:
         reports = self.machine.reports
@@ -431,11 +431,11 @@ class FakeEngine(FakeMetrics, Engine):
         living = [one.name for one in processes if one.running]
         commands = {one.name: one.command for one in plan.tasks}
         while living:
-            told = next_to_stop(living, plan.stopped_last)
-            for name in told:
+            stopping = next_to_stop(living, plan.stopped_last)
+            for name in stopping:
                 if "leave" in commands[name]:
                     self.write(key, name, b"leaving\n")
-            living = [name for name in living if name not in told]
+            living = [name for name in living if name not in stopping]
 
     def _put(self, gang: ObservedGang) -> None:
         key = GangKey(gang.job_uid, gang.attempt)

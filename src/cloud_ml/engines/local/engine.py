@@ -151,9 +151,9 @@ class LocalEngine(JobMetrics, Engine):
         seen = self._ledger.observe(key)
         if seen is None or seen.state.over:
             return
-        asked = self._ledger.stop_requested(key)
+        requested_grace_s = self._ledger.stop_requested(key)
         # A repeated request may shorten the grace time, but never extend it.
-        if asked is None or grace_s < asked:
+        if requested_grace_s is None or grace_s < requested_grace_s:
             self._ledger.request_stop(key, grace_s, why)
         # Signal even if the request was already there: its sender may have died before
         # signalling.

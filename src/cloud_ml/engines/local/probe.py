@@ -284,9 +284,9 @@ def _fence(config: LocalConfig) -> str:
     )
 
 
-def _sandbox(wanted: str, user: tuple[int, int] | None) -> tuple[str, str]:
+def _sandbox(setting: str, user: tuple[int, int] | None) -> tuple[str, str]:
     """The path of bubblewrap, or an empty one and why not."""
-    if wanted in ("none", "landlock"):
+    if setting in ("none", "landlock"):
         return "", "jobs are not sandboxed: by setting"
     return sandbox.find_bwrap(user)
 

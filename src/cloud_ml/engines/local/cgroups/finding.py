@@ -93,10 +93,10 @@ def _find_v2(instance: str, root: Path, own: str) -> Hierarchy:
 
 def _hand_down(folder: Path) -> None:
     offered = (folder / "cgroup.controllers").read_text("ascii").split()
-    wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in offered]
-    if "+memory" not in wanted:
+    controllers = [f"+{name}" for name in ("memory", "pids", "cpu") if name in offered]
+    if "+memory" not in controllers:
         raise OSError(errno.EACCES, "the memory controller is not handed down to", str(folder))
-    files.write(folder / "cgroup.subtree_control", " ".join(wanted))
+    files.write(folder / "cgroup.subtree_control", " ".join(controllers))
 
 
 def _probe_hierarchy(hierarchy: Hierarchy) -> Hierarchy:

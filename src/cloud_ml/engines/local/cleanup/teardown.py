@@ -75,8 +75,8 @@ class Teardown:
             return None
         try:
             # F_GETLK returns the process that holds a record lock; flock(2) has no equivalent.
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+            request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, request))
         finally:
             os.close(lock)
         return pid if kind != fcntl.F_UNLCK and pid > 0 else None
@@ -191,16 +191,14 @@ class Teardown:
 
     def _left(self, marks: set[bytes]) -> list[ProcessHandle]:
         in_groups = {pid for thing in self._things() for pid in _members(thing.groups)}
-        wanted = {*with_log_in(self._root), *in_groups, *_find_marked(marks)} - {os.getpid()}
+        pids = {*with_log_in(self._root), *in_groups, *_find_marked(marks)} - {os.getpid()}
 
         def is_ours(pid: int) -> bool:
             if logs_into(pid, self._inside) or _has_mark(pid, marks):
                 return True
             return any(pid in _members(thing.groups) for thing in self._things())
 
-        return [
-            handle for pid in wanted if (handle := ProcessHandle.open(pid, is_ours)) is not None
-        ]
+        return [handle for pid in pids if (handle := ProcessHandle.open(pid, is_ours)) is not None]
 
     def _note_reason(self, ended: Sequence[GangKey]) -> None:
         """Have the next server know why these gangs ended. What had ended by itself before stays

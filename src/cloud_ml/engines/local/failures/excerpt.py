@@ -71,12 +71,12 @@ class Excerpt:
         if self.quoted:
             return cut(f"last output: {self.text}")
         place = f" ({self.file}, line {self.line}{self._bare_source()})" if self.file else ""
-        told = (
+        text = (
             cut(self.text, LONGEST - len(place)) + place
             if len(place) < LONGEST // 2
             else cut(self.text)
         )
-        return f"{told}; from: {self.inner}" if self.inner else told
+        return f"{text}; from: {self.inner}" if self.inner else text
 
     def _bare_source(self) -> str:
         """The line of an exception without a message: ``assert x > 0`` says more than
@@ -177,8 +177,8 @@ def _inner(error: str, lines: Sequence[str], start: int, end: int) -> str:
         before = _exception(lines[max(0, start - _NEAR_END) : start], lambda _path: "")
         return before[1].text if before else ""
     if error.endswith("ExceptionGroup"):
-        told = (line.strip().removeprefix("| ") for line in lines[end + 1 : end + _NEAR_END])
-        return next((line for line in told if _NAMED_AS_ERROR.fullmatch(line)), "")
+        inner_lines = (line.strip().removeprefix("| ") for line in lines[end + 1 : end + _NEAR_END])
+        return next((line for line in inner_lines if _NAMED_AS_ERROR.fullmatch(line)), "")
     return ""
 
 

@@ -93,10 +93,10 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
             f"{why}: put the file into the folder of the code, or into a bucket with cloudml "
             f"storage cp; the working directory is {working_folder}"
         )
-    told = [f"the working directory is {working_folder}", _sent_sentence(sent)]
+    parts = [f"the working directory is {working_folder}", _sent_sentence(sent)]
     if near:
-        told.append(f"did you mean {' or '.join(near)}?")
-    return "; ".join(told)
+        parts.append(f"did you mean {' or '.join(near)}?")
+    return "; ".join(parts)
 
 
 def _storage_advice(path: str) -> str:
@@ -201,14 +201,14 @@ def _folder_hint(sent: Sequence[str]) -> str:
 def _similar_files(path: str, sent: Sequence[str]) -> list[str]:
     """Files of the same name elsewhere, else those whose path or name is spelled like it."""
     sent = [one for one in sent if len(one) <= _COMPARED]
-    wanted = path.removeprefix("./")[-_COMPARED:]
-    name = PurePosixPath(wanted.replace("\\", "/")).name
+    short_path = path.removeprefix("./")[-_COMPARED:]
+    name = PurePosixPath(short_path.replace("\\", "/")).name
     if not name:
         return []
-    same = [one for one in sent if PurePosixPath(one).name == name and one != wanted]
+    same = [one for one in sent if PurePosixPath(one).name == name and one != short_path]
     if same:
         return same[:2]
-    if near := get_close_matches(wanted, _comparable(wanted, sent), n=2, cutoff=0.75):
+    if near := get_close_matches(short_path, _comparable(short_path, sent), n=2, cutoff=0.75):
         return near
     names = {PurePosixPath(one).name: one for one in sent}
     return [
@@ -216,11 +216,11 @@ def _similar_files(path: str, sent: Sequence[str]) -> list[str]:
     ]
 
 
-def _comparable(wanted: str, names: Iterable[str]) -> list[str]:
-    """The shortest of the names, as many as may be compared with ``wanted``."""
+def _comparable(path: str, names: Iterable[str]) -> list[str]:
+    """The shortest of the names, as many as may be compared with ``path``."""
     left, taken = _COMPARISONS, list[str]()
     for name in sorted(names, key=len):
-        if (left := left - len(wanted) * len(name)) < 0:
+        if (left := left - len(path) * len(name)) < 0:
             break
         taken.append(name)
     return taken

@@ -52,11 +52,11 @@ def find_patterns(
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         problem = _run(fence, _Search(patterns, output, writer), folder)
-        said = _read(reader)
+        report = _read(reader)
     finally:
         os.close(reader)
         os.close(writer)
-    found, why = _parse(said, patterns)
+    found, why = _parse(report, patterns)
     return FoundPatterns(found, why or problem)
 
 
@@ -67,9 +67,9 @@ def _read(reader: int) -> str:
     return ""
 
 
-def _parse(said: str, patterns: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def _parse(report: str, patterns: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """The patterns whose numbers a search has written, and why it ended; empty if it did not say."""
-    lines = said.split("\n")
+    lines = report.split("\n")
     numbers = {str(number) for number in range(len(patterns))}.intersection(lines)
     why = next((line[1:] for line in lines if line.startswith("!")), "")
     found = tuple(text for number, text in enumerate(patterns) if str(number) in numbers)

@@ -54,11 +54,11 @@ def of_tasks(folder: Path, names: Sequence[str]) -> dict[str, Progress]:
     """
     found = {}
     for name in names:
-        told = read(folder, [name])
-        if told is None and len(names) == 1:
-            told = read(folder, [])
-        if told is not None:
-            found[name] = told
+        task_progress = read(folder, [name])
+        if task_progress is None and len(names) == 1:
+            task_progress = read(folder, [])
+        if task_progress is not None:
+            found[name] = task_progress
     return found
 
 

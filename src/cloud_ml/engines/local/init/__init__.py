@@ -134,8 +134,8 @@ def _try(program: Path, bwrap: str) -> str:
             return str(error)
         finally:
             os.close(sender)
-            with os.fdopen(receiver, "rb") as told:
-                status = told.read().strip()
+            with os.fdopen(receiver, "rb") as reader:
+                status = reader.read().strip()
     if status == b"%d" % (_TRIAL_CODE << 8):
         return ""
     return done.stderr.decode(errors="replace").strip() or f"it told {status!r}"

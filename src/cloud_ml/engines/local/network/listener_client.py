@@ -124,10 +124,10 @@ class ListenerClient:
         self._put(name, offer, listener)
 
     def _put(self, name: str, offer: OfferName, listener: socket.socket | None) -> None:
-        told = JobListener(
+        job_listener = JobListener(
             offer.tenant, listener, sandboxed=True, network=name, job_uid=offer.job_uid
         )
-        self._news.append(told)
+        self._news.append(job_listener)
         self._changed.set()
 
     def _leave(self, name: str) -> None:

@@ -31,8 +31,8 @@ def in_child(act: Callable[[], object]) -> None:
         finally:
             os._exit(1)
     os.close(ours)
-    with os.fdopen(words, "rb") as said:
-        message = said.read().decode(errors="replace")
+    with os.fdopen(words, "rb") as reader:
+        message = reader.read().decode(errors="replace")
     _, status = os.waitpid(pid, 0)
     if status:
         raise OSError(f"the network of an organisation cannot be made: {message or status}")

@@ -106,9 +106,9 @@ def outside(
     """
     ours, anybody = f'"{interfaces}*"', f'"{PREFIX}*"'
     devices = _join_elements(f'"{device}"' for device in sorted(opened))
-    told = [f'comment "{comment}"'] if _COMMENT.fullmatch(comment) else []
+    comment_lines = [f'comment "{comment}"'] if _COMMENT.fullmatch(comment) else []
     return _table(name, [
-        *told,
+        *comment_lines,
         _set("allowed", policy.whole),
         _set("denied", merge_networks(DENIED)),
         "set connected { type ipv4_addr; size 65535; flags dynamic; }",

@@ -249,9 +249,9 @@ class Networks:
         """The range that was chosen before, while it fits; else the configured one, else a free
         one.
         """
-        wanted = IPv4Network(self._network.range) if self._network.range else None
+        network_range = IPv4Network(self._network.range) if self._network.range else None
         kept = self.pins.addresses
-        if kept is not None and wanted in (None, kept):
+        if kept is not None and network_range in (None, kept):
             return kept
         if kept is not None:
             for tenant in self.pins.slots():
@@ -260,18 +260,20 @@ class Networks:
             route.to for route in netlink.routes() if not route.device.startswith(rules.PREFIX)
         ]
         taken += [other.addresses for other in self.pins.others() if other.addresses]
-        if wanted is None:
-            wanted = ranges.pick(taken)
-        elif clash := next((one for one in taken if one.prefixlen and one.overlaps(wanted)), None):
+        if network_range is None:
+            network_range = ranges.pick(taken)
+        elif clash := next(
+            (one for one in taken if one.prefixlen and one.overlaps(network_range)), None
+        ):
             raise OSError(
-                f"engine.network_range {wanted} overlaps with {clash}, which this machine has "
+                f"engine.network_range {network_range} overlaps with {clash}, which this machine has "
                 "a route to"
             )
-        if wanted is None:
+        if network_range is None:
             raise OSError(
                 "all ranges for jobs' networks are in use on this machine: set engine.network_range"
             )
-        return wanted
+        return network_range
 
     def _read_policy(self) -> None:
         self._seen = resolvers.mark()
@@ -328,11 +330,13 @@ class Networks:
         closed = [
             device for device in devices if not machine.reads_one(f"ipv4/conf/{device}/forwarding")
         ]
-        wanted = [device for device in devices if device in closed or device in self.pins.opened()]
-        if not closed and all(self.pins.has_opened(device) for device in wanted):
+        forwarding = [
+            device for device in devices if device in closed or device in self.pins.opened()
+        ]
+        if not closed and all(self.pins.has_opened(device) for device in forwarding):
             return
         with self.pins.alone():
-            for device in wanted:
+            for device in forwarding:
                 self.pins.note_opened(device)
             self._outside()  # the rule first, the opening after it
             for device in closed:

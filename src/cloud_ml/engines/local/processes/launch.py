@@ -53,7 +53,7 @@ class Launched:
     """A command that runs. ``output`` and ``status`` are readable descriptors, ``status`` only with
     bwrap.
 
-    ``told`` says that ``status`` will carry the wait status as our own init tells it. ``network``
+    ``status_from_init`` says that ``status`` will carry the wait status as our own init tells it. ``network``
     is what the command's process finds its network by. ``channel`` is where its first process sends
     the socket on which it listens.
     """
@@ -62,7 +62,7 @@ class Launched:
     pidfd: int
     output: int
     status: int | None
-    told: bool = False
+    status_from_init: bool = False
     network: int | None = None
     channel: int | None = None
 
@@ -73,7 +73,11 @@ class Launched:
         What our init tells comes some milliseconds before the kernel has taken the sandbox apart.
         It tells nothing when bubblewrap is ended before it had set the sandbox up.
         """
-        return (self.status, self.pidfd) if self.told and self.status is not None else (self.pidfd,)
+        return (
+            (self.status, self.pidfd)
+            if self.status_from_init and self.status is not None
+            else (self.pidfd,)
+        )
 
     def close(self) -> None:
         """Let go of the descriptors."""
@@ -221,8 +225,8 @@ class PrelaunchedProcess:
         if self._program:
             words = init.seat_orders(line, environment, user, where)
         else:
-            told = [line, dict(environment), view.folder, user, where, *_list_visible(view)]
-            words = json.dumps(told).encode("ascii") + b"\n"
+            order = [line, dict(environment), view.folder, user, where, *_list_visible(view)]
+            words = json.dumps(order).encode("ascii") + b"\n"
         with os.fdopen(self._orders, "wb") as orders:
             orders.write(words)
         return Launched(
@@ -230,7 +234,7 @@ class PrelaunchedProcess:
             self._pidfd,
             self._output,
             self._status,
-            told=self._init is not None,
+            status_from_init=self._init is not None,
             network=network,
             channel=self._channel,
         )
@@ -362,21 +366,25 @@ def _read_orders(descriptor: int) -> list[Any]:
         words = orders.readline()
     if not words.endswith("\n"):
         os._exit(127)
-    told: list[Any] = json.loads(words)
-    return told
+    order: list[Any] = json.loads(words)
+    return order
 
 
 def wait(launched: Launched) -> Exit:
     """Collect a command that has ended (one of ``ends`` is readable). Its sandbox may still be
     there: end it.
     """
-    if launched.told and launched.status is not None and (line := _whole(launched.status).strip()):
+    if (
+        launched.status_from_init
+        and launched.status is not None
+        and (line := _whole(launched.status).strip())
+    ):
         return _exit(int(line))
     _, status = os.waitpid(launched.pid, 0)
     if launched.status is None:
         return _exit(status)
     code = os.waitstatus_to_exitcode(status)
-    inside = None if launched.told else _inner_exit_code(launched.status)
+    inside = None if launched.status_from_init else _inner_exit_code(launched.status)
     if code < 0:
         return Exit(None, -code)
     if inside is None:

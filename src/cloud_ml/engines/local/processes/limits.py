@@ -62,8 +62,8 @@ class Limiter:
         built: bool = False,
         peak_before: int = 0,
     ) -> None:
-        self._asked = plan.memory_bytes or config.default_memory_bytes or None
-        self._limit = self._asked + base_memory if self._asked else None
+        self._requested_bytes = plan.memory_bytes or config.default_memory_bytes or None
+        self._limit = self._requested_bytes + base_memory if self._requested_bytes else None
         self._base = base_memory
         self._group = group
         self._name = plan.name
@@ -164,7 +164,7 @@ class Limiter:
 
     def _memory_sentence(self) -> str:
         base = f" (and {format_memory(self._base)} for the runtime)" if self._base else ""
-        return f"OOMKilled: {format_memory(self._asked or 0)}{base} exceeded"
+        return f"OOMKilled: {format_memory(self._requested_bytes or 0)}{base} exceeded"
 
     def _note(self, sample: Sample, before: Sample | None, elapsed: float) -> None:
         cores = (sample.cpu_seconds - (before.cpu_seconds if before else 0.0)) / max(elapsed, 1e-3)

@@ -10,14 +10,14 @@ _TABLES = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
 _LEAST = 256
 
 
-def process_limit(wanted: int, places: int) -> int:
-    """``wanted``, or less where so many jobs could take more than half of what the kernel can have.
+def process_limit(limit: int, places: int) -> int:
+    """``limit``, or less where so many jobs could take more than half of what the kernel can have.
 
     Args:
-        wanted: The operator's setting.
+        limit: The operator's setting.
         places: Jobs at once.
     """
-    return min(wanted, max(_LEAST, kernel_limit() // 2 // max(1, places)))
+    return min(limit, max(_LEAST, kernel_limit() // 2 // max(1, places)))
 
 
 def kernel_limit() -> int:

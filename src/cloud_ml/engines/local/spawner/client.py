@@ -101,16 +101,16 @@ class SpawnerClient:
         return await self._line.exchange(request)
 
     async def _connect(self) -> None:
-        wanted = codec.encode(self._config)
+        config = codec.encode(self._config)
         with contextlib.suppress(OSError, EOFError):
             self._line = await self._open()
             # A spawner never changes its configuration, so a new configuration needs a new
             # spawner. The supervisors of the old one keep running.
-            if (await self._exchange({}))["config"] == wanted:
+            if (await self._exchange({}))["config"] == config:
                 return
             await self._exchange({"retire": True})
             self._disconnect()
-        await asyncio.to_thread(self._resident.start, json.dumps(wanted))
+        await asyncio.to_thread(self._resident.start, json.dumps(config))
         self._line = await self._open()
 
     async def _open(self) -> DaemonConnection:

@@ -55,7 +55,7 @@ class Spawner:
         self._ledger = Ledger(Path(config.root))
         hierarchy = cgroups.restore(dict(config.cgroups))
         self._pool = Pool(hierarchy) if hierarchy else None
-        self._wanted = True  # a supervisor that waits, when it is quiet
+        self._needs_supervisor = True  # a supervisor that waits, when it is quiet
         self._retired = False
         self._heard_at = time.monotonic()
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
@@ -100,7 +100,9 @@ class Spawner:
         if self._pool is not None and self._pool.waiting:
             return _TIDY_PAUSE_S
         interpreter_pool, kept = self._supervisors.interpreter_pool, self._supervisors.kept
-        if self._requests.connections and (self._wanted or interpreter_pool.wanted(kept)):
+        if self._requests.connections and (
+            self._needs_supervisor or interpreter_pool.missing_interpreter(kept)
+        ):
             return _QUIET_S
         return min(
             _ESTATE_PAUSE_S if self._inherited.groups else _IDLE_S, interpreter_pool.wait_left(kept)
@@ -116,13 +118,17 @@ class Spawner:
             self._pool.take_over(self._inherited.done())
         self._supervisors.retire_outdated()
         served = self._requests.connections > 0
-        if self._wanted and served:
-            self._wanted = False
+        if self._needs_supervisor and served:
+            self._needs_supervisor = False
             with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
                 self._supervisors.have_a_spare()
         elif (
             served
-            and (order := self._supervisors.interpreter_pool.wanted(self._supervisors.kept))
+            and (
+                order := self._supervisors.interpreter_pool.missing_interpreter(
+                    self._supervisors.kept
+                )
+            )
             is not None
         ):
             with log_errors():
@@ -135,7 +141,7 @@ class Spawner:
     def _has_work(self) -> bool:
         """Whether there is something to do soon."""
         return (self._pool is not None and self._pool.waiting) or (
-            self._wanted and self._requests.connections > 0
+            self._needs_supervisor and self._requests.connections > 0
         )
 
     def _leave(self) -> None:
@@ -171,7 +177,7 @@ class Spawner:
         if gang.network == TENANT:
             self._need_network(gang.tenant)
         self._supervisors.bury()  # one that has ended is no help
-        self._wanted = True
+        self._needs_supervisor = True
         self._supervisors.hand_over(gang, document)
 
     def _keep(self, order: InterpreterSpec) -> None:

@@ -60,10 +60,10 @@ class EndFindings:
         found = find_patterns(stage.fence, patterns, task.last_words, stage.folders.attempt)
         task.observed = replace(task.observed, found_patterns=found.patterns)
         if found.problem:
-            said = (
+            message = (
                 f"{task.observed.message}; patterns of restart.rules do not count: {found.problem}"
             )
-            task.observed = replace(task.observed, message=said)
+            task.observed = replace(task.observed, message=message)
 
     def note_progress(self, task: RunningTask, healthy_s: float) -> None:
         """Note how far a task that has ended had come, and count its end."""

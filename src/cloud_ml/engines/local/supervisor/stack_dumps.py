@@ -83,24 +83,24 @@ class StackDumps:
         """Ask the next process, if it is time."""
         if self.due_at is None or now < self.due_at:
             return
-        asked = False
-        while self._waiting and not asked:
-            asked = _dump(self._waiting.popleft())
-        self.due_at = now + _PAUSE_S if asked else None
+        sent = False
+        while self._waiting and not sent:
+            sent = _dump(self._waiting.popleft())
+        self.due_at = now + _PAUSE_S if sent else None
 
 
-def _dump(asked: _Dump) -> bool:
+def _dump(dump: _Dump) -> bool:
     """Ask one process; false if it is gone, or another one has its number."""
 
     def is_expected(pid: int) -> bool:
-        return pid in asked.group.processes() and _able(pid, asked.output)
+        return pid in dump.group.processes() and _able(pid, dump.output)
 
-    handle = ProcessHandle.open(asked.pid, is_expected)
+    handle = ProcessHandle.open(dump.pid, is_expected)
     if handle is None:
         return False
     with handle:
-        inside, program = _names(asked.pid)
-        write_line(asked.log, f"cloudml: stacks of {asked.name}, process {inside} ({program})")
+        inside, program = _names(dump.pid)
+        write_line(dump.log, f"cloudml: stacks of {dump.name}, process {inside} ({program})")
         handle.send(SIGNAL)
     return True
 

@@ -14,17 +14,17 @@ class StopOrder:
 
     def __init__(self, stopped_last: Collection[str]) -> None:
         self._last = frozenset(stopped_last)
-        self._told: set[str] = set()
+        self._signalled: set[str] = set()
         self._last_call_at: float | None = None
 
     @property
     def due_at(self) -> float | None:
-        """When all are told at the latest; ``None`` if nobody waits for that."""
-        return None if self._last <= self._told else self._last_call_at
+        """When all are signalled at the latest; ``None`` if nobody waits for that."""
+        return None if self._last <= self._signalled else self._last_call_at
 
     def begin(self, kill_at: float, grace_s: float) -> None:
-        """The gang stops, and is killed at ``kill_at``. If it stops already, all are told again."""
-        self._told.clear()
+        """The gang stops, and is killed at ``kill_at``. If it stops already, all are signalled again."""
+        self._signalled.clear()
         self._last_call_at = kill_at - last_call_s(grace_s)
 
     def shorten(self, kill_at: float, grace_s: float) -> None:
@@ -38,6 +38,6 @@ class StopOrder:
             return []
         short = now >= self._last_call_at
         names = next_to_stop(living, self._last, time_is_short=short)
-        found = [name for name in names if name not in self._told]
-        self._told.update(found, self._last if short else ())
+        found = [name for name in names if name not in self._signalled]
+        self._signalled.update(found, self._last if short else ())
         return found

@@ -240,14 +240,14 @@ class Supervisor:
         the organisation. Wait for those from which the system is about to drop connections.
         """
         owners = {port: plan.name for plan in self._gang.processes for port in plan.ports}
-        last_look, told = time.monotonic() + _CLOSING_S, False
+        last_look, logged = time.monotonic() + _CLOSING_S, False
         while owners and (taken := taken_port([*owners], stage.network.of_tasks)) is not None:
-            said = f"port {taken.number} of {owners[taken.number]} {taken.why}"
+            sentence = f"port {taken.number} of {owners[taken.number]} {taken.why}"
             if not taken.closing or time.monotonic() >= last_look:
-                raise EnvironmentFailed(Reason.PORT_TAKEN, f"PortTaken: {said}")
-            if not told:
-                stage.logs.write(f"cloudml: {said}; waiting for a minute at most\n".encode())
-                told = True
+                raise EnvironmentFailed(Reason.PORT_TAKEN, f"PortTaken: {sentence}")
+            if not logged:
+                stage.logs.write(f"cloudml: {sentence}; waiting for a minute at most\n".encode())
+                logged = True
             self._pause(_PORT_LOOK_S)
 
     def _pause(self, seconds: float) -> None:

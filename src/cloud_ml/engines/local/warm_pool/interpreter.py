@@ -31,7 +31,7 @@ from cloud_ml.environments.removing import remove
 FOLDER = "zygotes"
 _PROGRAM = Path(__file__).with_name("program.py")
 _REPLACED = (sandbox.WORK, "/tmp", sandbox.ENVIRONMENT)  # noqa: S108
-_MOST_TOLD = 1 << 20
+_LONGEST_ANSWER = 1 << 20
 _ANSWER_S = 2.0
 _GONE_S, _LOOK_S = 2.0, 0.002
 _IMPORTING_MILLIS, _WAITING_MILLIS = 1000, 50
@@ -204,14 +204,14 @@ class WarmInterpreter:
         mounts = [Mount(source, target, writable=True) for source, target in view.writable]
         mounts += [Mount(*pair, writable=False) for pair in view.read_only if self._is_new(pair)]
         show(first, mounts, instead=_REPLACED, user=self._user, hostname=view.hostname)
-        told = {
+        order = {
             "words": plan.command[2:],
             "environment": job.environment,
             "sites": list(job.sites),
             "folder": view.folder,
         }
         self._control.settimeout(_ANSWER_S)
-        self._control.sendall(json.dumps(told).encode("ascii") + b"\n")
+        self._control.sendall(json.dumps(order).encode("ascii") + b"\n")
         if self._hear(time.monotonic() + _ANSWER_S) is None:
             raise NotFit("it does not answer")
         return launched
@@ -246,9 +246,9 @@ class WarmInterpreter:
 
     def _hear(self, deadline: float, line: socket.socket | None = None) -> bytes | None:
         """A line of its, without the end; ``None`` if there comes none."""
-        told = b""
+        received = b""
         watched = [self._control] if line is None else [self._control, line]
-        while len(told) <= _MOST_TOLD:
+        while len(received) <= _LONGEST_ANSWER:
             ready = find_readable(watched, max(0.0, deadline - time.monotonic()))
             if self._control not in ready:
                 return None
@@ -256,9 +256,9 @@ class WarmInterpreter:
                 more = self._control.recv(65_536)
             except OSError:
                 return None
-            told += more
-            if not more or b"\n" in told:
-                return told.partition(b"\n")[0] if more else None
+            received += more
+            if not more or b"\n" in received:
+                return received.partition(b"\n")[0] if more else None
         return None
 
 

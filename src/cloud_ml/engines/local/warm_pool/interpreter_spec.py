@@ -68,7 +68,7 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Interpre
     ):
         return None
     cores = threads(plan, prepared.threads)
-    told = {name: value for name, value in variables.items() if not name.startswith(_OWN)}
+    job_variables = {name: value for name, value in variables.items() if not name.startswith(_OWN)}
     return InterpreterSpec(
         tenant=gang.tenant,
         network=gang.network,
@@ -78,7 +78,7 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Interpre
         version=base.version,
         sites=tuple(base.sites),
         binds=tuple((bind.source, bind.target) for bind in base.binds),
-        environment={**told, **base.environment, **cores},
+        environment={**job_variables, **base.environment, **cores},
     )
 
 
@@ -95,8 +95,8 @@ def hint(gang: Gang) -> str:
     """
     plan, first = gang.environment, gang.processes[0]
     name = plan.trainer.name if plan.trainer else ""
-    wanted = (plan.framework, plan.framework_version, plan.module, name, plan.requires)
-    return digest_of(gang.tenant, gang.network, wanted, first.cpu_millis)
+    requirements = (plan.framework, plan.framework_version, plan.module, name, plan.requires)
+    return digest_of(gang.tenant, gang.network, requirements, first.cpu_millis)
 
 
 def find_shadowed(loaded: Collection[str], folders: Iterable[str]) -> str:

@@ -91,8 +91,8 @@ def show(
     # Close the sender here, too: the read below ends only when no process has it open.
     for descriptor in (sender, process, *trees):
         os.close(descriptor)
-    with os.fdopen(receiver, "rb") as told:
-        words = told.read()
+    with os.fdopen(receiver, "rb") as reader:
+        words = reader.read()
     os.waitpid(child, 0)
     if words != b"ok":
         raise OSError(

@@ -39,7 +39,7 @@ class InterpreterPool:
         self._limits = limits
         self._hints: OrderedDict[str, str] = OrderedDict()
         self._orders: OrderedDict[str, InterpreterSpec] = OrderedDict()
-        self._asked: dict[str, float] = {}
+        self._requested_at: dict[str, float] = {}
         self._failed: dict[str, float] = {}
 
     def expect(self, message: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class InterpreterPool:
         self._hints[kind] = order.key
         self._orders[order.key] = order
         self._orders.move_to_end(order.key)
-        self._asked[order.key] = time.monotonic()
+        self._requested_at[order.key] = time.monotonic()
         while len(self._hints) > _REMEMBERED:
             self._hints.popitem(last=False)
         while len(self._orders) > max(1, self._limits.most):
@@ -67,7 +67,7 @@ class InterpreterPool:
         key = self._hints.get(hint(gang))
         return next((one for one in waiting if one.ready and one.interpreter_key == key), None)
 
-    def wanted(self, kept: Sequence[str]) -> InterpreterSpec | None:
+    def missing_interpreter(self, kept: Sequence[str]) -> InterpreterSpec | None:
         """What should wait and does not: what was asked for last comes first."""
         return next(
             (order for key, order in reversed(self._orders.items()) if key not in kept), None
@@ -75,20 +75,22 @@ class InterpreterPool:
 
     def oldest(self, waiting: Sequence[_Waiting]) -> _Waiting:
         """The one that is likely to be missed least."""
-        return min(waiting, key=lambda one: self._asked.get(one.interpreter_key, 0.0))
+        return min(waiting, key=lambda one: self._requested_at.get(one.interpreter_key, 0.0))
 
     def outdated(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
         """Those for which no gang has come for too long."""
         now = time.monotonic()
-        for key in [key for key, at in self._asked.items() if now - at >= self._limits.idle_s]:
+        for key in [
+            key for key, at in self._requested_at.items() if now - at >= self._limits.idle_s
+        ]:
             self._forget(key)
         return [one for one in waiting if one.interpreter_key not in self._orders]
 
     def wait_left(self, kept: Sequence[str]) -> float:
         """Seconds until there is something to look at."""
-        asked = [at for key, at in self._asked.items() if key in kept]
+        times = [at for key, at in self._requested_at.items() if key in kept]
         return (
-            max(0.0, min(asked) + self._limits.idle_s - time.monotonic()) if asked else float("inf")
+            max(0.0, min(times) + self._limits.idle_s - time.monotonic()) if times else float("inf")
         )
 
     def failed(self, key: str) -> None:
@@ -103,7 +105,7 @@ class InterpreterPool:
 
     def _forget(self, key: str) -> None:
         self._orders.pop(key, None)
-        self._asked.pop(key, None)
+        self._requested_at.pop(key, None)
 
 
 def clear(root: Path) -> None:

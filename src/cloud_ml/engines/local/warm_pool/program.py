@@ -62,13 +62,13 @@ def _wait() -> str:
     sys.stdout.flush()
     sys.stderr.flush()
     os.write(control, json.dumps({"loaded": _list_loaded()}).encode() + b"\n")
-    told = b""
-    while not told.endswith(b"\n"):
+    order = b""
+    while not order.endswith(b"\n"):
         more = os.read(control, 65536)
         if not more:
             os._exit(0)
-        told += more
-    module = _become(json.loads(told.decode()))
+        order += more
+    module = _become(json.loads(order.decode()))
     os.write(control, b"{}\n")
     os.close(control)
     return module
