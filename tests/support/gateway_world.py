@@ -34,7 +34,7 @@ class Asked(Call):
         self, service: Service, *, safe: bool = True, seconds: float = 10.0, asked: str = ""
     ) -> None:
         loop = asyncio.get_running_loop()
-        super().__init__(service, loop.time() + seconds, safe=safe, asked=asked)
+        super().__init__(service, loop.time() + seconds, safe=safe, release_name=asked)
         self.found: asyncio.Future[Any] = loop.create_future()
         self.client: Http1Client | None = None
         self.fields = b""

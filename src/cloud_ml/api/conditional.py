@@ -17,7 +17,7 @@ _FRESH = {"Cache-Control": "private, no-cache"}
 
 
 def not_modified(if_none_match: str | None, tag: str) -> Response | None:
-    """304 if the header ``If-None-Match`` (``None`` when it is absent) names what there is already."""
+    """304 if ``If-None-Match`` (``None`` without that header) names what there is already."""
     if if_none_match is not None and _names(if_none_match, tag):
         return Response(None, 304, _headers(tag))
     return None

@@ -93,7 +93,7 @@ NOTHING = Amounts()
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A resource of which there is too little room. ``requested`` is ``None`` where a job should say
+    """A resource of which there is too little. ``requested`` is ``None`` where a job should say
     what it takes.
 
     ``who`` asks: a job, or a replica of a model service.

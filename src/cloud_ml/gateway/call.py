@@ -44,23 +44,32 @@ class Call(abc.ABC):
         service: Whose it is.
         deadline: In the loop's time.
         safe: Whether it may be done twice.
-        asked: The release that is to answer, in the caller's words; see ``releases.HEADER``.
+        release_name: The release that is to answer, in the caller's words; see ``releases.HEADER``.
     """
 
     lasting = False
     """Whether it may be open for long without asking for anything."""
     __slots__ = (
-        "asked", "attempts", "deadline", "replica", "safe", "sent_at", "service", "trial", "tried",
-        "waited_s", "waiting_since",
+        "attempts",
+        "deadline",
+        "release_name",
+        "replica",
+        "safe",
+        "sent_at",
+        "service",
+        "trial",
+        "tried",
+        "waited_s",
+        "waiting_since",
     )  # fmt: skip
 
     def __init__(
-        self, service: CallService, deadline: float, *, safe: bool, asked: str = ""
+        self, service: CallService, deadline: float, *, safe: bool, release_name: str = ""
     ) -> None:
         self.service = service
         self.deadline = deadline
         self.safe = safe
-        self.asked = asked
+        self.release_name = release_name
         self.trial = False
         self.sent_at = 0.0
         self.waited_s = 0.0

@@ -45,13 +45,13 @@ class ReplicaCall:
     """A call that has its stream."""
 
     __slots__ = (
-        "asked",
         "body",
         "caller",
         "head",
         "held",
         "interim",
         "paused",
+        "request_sent",
         "silent_s",
         "stream",
         "unacknowledged",
@@ -67,7 +67,7 @@ class ReplicaCall:
         self.silent_s = 0
         self.unacknowledged = 0
         self.paused = False  # the replica gets no window
-        self.asked = True
+        self.request_sent = True
 
 
 class CallTable:

@@ -40,9 +40,9 @@ class _Http2Call(Call):
         *,
         deadline: float,
         safe: bool,
-        asked: str,
+        release_name: str,
     ) -> None:
-        super().__init__(service, deadline, safe=safe, asked=asked)
+        super().__init__(service, deadline, safe=safe, release_name=release_name)
         self._connection = connection
         self._stream = stream
         self._head = head
@@ -95,10 +95,16 @@ class GrpcCall(_Http2Call):
         timeout: bytes,
         deadline: float,
         safe: bool,
-        asked: str = "",
+        release_name: str = "",
     ) -> None:
         super().__init__(
-            service, connection, stream, head, deadline=deadline, safe=safe, asked=asked
+            service,
+            connection,
+            stream,
+            head,
+            deadline=deadline,
+            safe=safe,
+            release_name=release_name,
         )
         self._body = body
         self._timeout = timeout
@@ -146,10 +152,16 @@ class StreamCall(_Http2Call):
         head: bytes,
         *,
         deadline: float,
-        asked: str = "",
+        release_name: str = "",
     ) -> None:
         super().__init__(
-            service, connection, stream, head, deadline=deadline, safe=False, asked=asked
+            service,
+            connection,
+            stream,
+            head,
+            deadline=deadline,
+            safe=False,
+            release_name=release_name,
         )
         self._early = bytearray()
         self._ended = False
@@ -249,9 +261,9 @@ class RestCall(Call):
         *,
         deadline: float,
         safe: bool,
-        asked: str = "",
+        release_name: str = "",
     ) -> None:
-        super().__init__(service, deadline, safe=safe, asked=asked)
+        super().__init__(service, deadline, safe=safe, release_name=release_name)
         self._call = call
         self._head = head
         self._body = body

@@ -69,9 +69,11 @@ class CertificateWatcher:
         found: list[object] = []
         for path in filter(None, (self._cert, self._key)):
             try:
-                told = Path(path).stat()
+                status = Path(path).stat()
             except OSError:
                 found.append(None)
             else:
-                found.append((told.st_mtime_ns, told.st_ctime_ns, told.st_ino, told.st_size))
+                found.append(
+                    (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
+                )
         return tuple(found)

@@ -95,11 +95,11 @@ class GrpcHead:
 
     __slots__ = (
         "action",
-        "asked",
         "block",
         "health",
         "http",
         "refusal",
+        "release_name",
         "safe",
         "streams",
         "timeout",
@@ -110,7 +110,7 @@ class GrpcHead:
     def __init__(self) -> None:
         self.http: HttpRequest[RestHead] | None = None  # of a request that is no gRPC
         self.action = METADATA
-        self.asked = ""
+        self.release_name = ""
         self.block = b""
         self.token = ""
         self.timeout = b""
@@ -153,7 +153,7 @@ class GrpcFront:
                 if head.timeout_s <= 0:
                     head.refusal = answers.TOO_LATE
             elif name == _RELEASE:
-                head.asked = value.decode("latin-1")
+                head.release_name = value.decode("latin-1")
             elif name == b":path":
                 head.safe = value not in UNSAFE
                 head.action = _action_of_method(value)
@@ -200,7 +200,8 @@ class GrpcFront:
         service.take(
             GrpcCall(
                 service, connection, stream, head.block, body,
-                timeout=head.timeout, deadline=deadline, safe=head.safe, asked=head.asked,
+                timeout=head.timeout, deadline=deadline, safe=head.safe,
+                release_name=head.release_name,
             )
         )  # fmt: skip
 
@@ -214,7 +215,12 @@ class GrpcFront:
         deadline = self._loop.time() + head.timeout_s if head.timeout_s else math.inf
         block = head.block + (frames.field(b"grpc-timeout", head.timeout) if head.timeout else b"")
         call = StreamCall(
-            self._service, connection, stream, block, deadline=deadline, asked=head.asked
+            self._service,
+            connection,
+            stream,
+            block,
+            deadline=deadline,
+            release_name=head.release_name,
         )
         self._service.take(call)
         return call
@@ -240,21 +246,28 @@ class RestHead:
 
     __slots__ = (
         "action",
-        "asked",
         "has_body",
         "health",
         "lines",
         "lists",
         "preflight",
+        "release_name",
         "safe",
         "token",
     )
 
     def __init__(
-        self, token: str, lines: bytes, *, action: str, safe: bool, has_body: bool, asked: str
+        self,
+        token: str,
+        lines: bytes,
+        *,
+        action: str,
+        safe: bool,
+        has_body: bool,
+        release_name: str,
     ) -> None:
         self.action = action
-        self.asked = asked
+        self.release_name = release_name
         self.token = token
         self.lines = lines
         self.safe = safe
@@ -293,7 +306,7 @@ class RestFront:
             action=_action_of_path(method, path),
             safe=_UNSAFE_PATH.search(path) is None,
             has_body=method not in ("GET", "OPTIONS"),
-            asked=head.fields.get(HEADER, ""),
+            release_name=head.fields.get(HEADER, ""),
         )
         head.answer_fields = self._cors.fields(head)
         meaning.health = method == "GET" and path in HEALTH_PATHS
@@ -324,7 +337,7 @@ class RestFront:
         service.take(
             RestCall(
                 service, call, meaning.lines + length, body,
-                deadline=deadline, safe=meaning.safe, asked=meaning.asked,
+                deadline=deadline, safe=meaning.safe, release_name=meaning.release_name,
             )
         )  # fmt: skip
 

@@ -101,23 +101,23 @@ class Gateway:
     # --- what the server tells ---
 
     async def follow(
-        self, told: Instruction, inherited: Mapping[int, socket.socket] | None = None
+        self, instruction: Instruction, inherited: Mapping[int, socket.socket] | None = None
     ) -> None:
         """Serve as told from now on; ``inherited`` are sockets of a predecessor that listen
         already.
         """
-        routes = {**self._known.routes, **told.routes}
-        for uid in told.drop:
+        routes = {**self._known.routes, **instruction.routes}
+        for uid in instruction.drop:
             routes.pop(uid, None)
-        if told.keep is not None:
-            routes = {uid: route for uid, route in routes.items() if uid in told.keep}
-        if told.keys is not None:
-            self._access.learn(told.keys)
+        if instruction.keep is not None:
+            routes = {uid: route for uid, route in routes.items() if uid in instruction.keep}
+        if instruction.keys is not None:
+            self._access.learn(instruction.keys)
         self._known = Instruction(
-            routes, keys=told.keys if told.keys is not None else self._known.keys
+            routes, keys=instruction.keys if instruction.keys is not None else self._known.keys
         )
         if inherited:
-            self._tickets.inherit(told.tickets)
+            self._tickets.inherit(instruction.tickets)
         # Before others are opened: a port may have passed from one service to another.
         for uid in [uid for uid in self._services if uid not in routes]:
             self._close(uid)

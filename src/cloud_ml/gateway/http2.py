@@ -85,14 +85,14 @@ class Http2Client(Http2Calls, asyncio.Protocol):
         self.open = True
         limits = self._limits
         self._outgoing.open(self._transport)
-        wanted = {
+        settings = {
             frames.ENABLE_PUSH: 0,
             frames.INITIAL_WINDOW_SIZE: limits.window,
             frames.MAX_FRAME_SIZE: limits.frame_bytes,
             frames.MAX_HEADER_LIST_SIZE: limits.head_bytes,
         }
         more = frames.window_update(0, limits.window - frames.DEFAULT_WINDOW)
-        self._outgoing.send(frames.PREFACE, frames.settings(wanted), more)
+        self._outgoing.send(frames.PREFACE, frames.settings(settings), more)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
@@ -378,7 +378,7 @@ class Http2Client(Http2Calls, asyncio.Protocol):
 
     def _whole(self, number: int, call: ReplicaCall, trailers: bytes) -> None:
         left = self._outgoing.drop(number)
-        early = left or not call.asked  # answered before it had the whole request
+        early = left or not call.request_sent  # answered before it had the whole request
         self._calls.end(number, for_both=not early)
         if early:
             # Section 8.1: the answer counts, and the rest of the request is not sent.

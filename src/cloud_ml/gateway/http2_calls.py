@@ -66,7 +66,7 @@ class Http2Calls:
         if len(self._calls) >= self._most:
             return 0
         number, call = self._calls.begin(caller)
-        call.asked = False
+        call.request_sent = False
         self._outgoing.begin(number, head)
         return number
 
@@ -81,7 +81,7 @@ class Http2Calls:
             self._control.earn(len(data))
             self._outgoing.push(number, call.stream, data)
         if ended:
-            call.asked = True
+            call.request_sent = True
             self._outgoing.end(number)
         return self._outgoing.holds(number)
 

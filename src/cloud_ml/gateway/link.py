@@ -47,7 +47,7 @@ class GatewayLink:
         self._untold: set[str] = set()
         self._untold_keys = False
         self._all: tuple[str, ...] | None = None
-        self._asked = self._told = 0
+        self._revision = self._pushed_revision = 0
         self._news = asyncio.Event()
         self._settled = asyncio.Condition()
         self.figures: Mapping[str, Figures] = {}
@@ -82,15 +82,15 @@ class GatewayLink:
                 self._tell()
 
     def _tell(self) -> None:
-        self._asked += 1
+        self._revision += 1
         self._news.set()
 
     async def settled(self) -> bool:
         """See ``controller.routing.gateway.Gateway``."""
-        wanted = self._asked
+        revision = self._revision
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLED_S), self._settled:
-                await self._settled.wait_for(lambda: self._told >= wanted)
+                await self._settled.wait_for(lambda: self._pushed_revision >= revision)
                 return True
         return False
 
@@ -145,7 +145,7 @@ class GatewayLink:
             await self._connect()
             self._untold |= set(self._routes)
             self._untold_keys = self._keys is not None
-        if self._asked > self._told or self._untold or self.unbound:
+        if self._revision > self._pushed_revision or self._untold or self.unbound:
             await self._push()
         found = (await self._exchange({"figures": True}))["figures"]
         self.figures = {
@@ -153,17 +153,22 @@ class GatewayLink:
         }
 
     async def _push(self) -> None:
-        asked, untold, everything, keys = self._asked, self._untold, self._all, self._untold_keys
+        revision, untold, everything, keys = (
+            self._revision,
+            self._untold,
+            self._all,
+            self._untold_keys,
+        )
         # Before the exchange: what is set while it runs is told by the next one.
         self._untold, self._all, self._untold_keys = set(), None, False
-        told = Instruction(
+        instruction = Instruction(
             {uid: self._routes[uid] for uid in untold if uid in self._routes},
             tuple(uid for uid in untold if uid not in self._routes),
             None if everything is None else tuple({*everything, *self._routes}),
             self._keys if keys else None,
         )
         try:
-            answer = await self._exchange({"tell": codec.encode(told)})
+            answer = await self._exchange({"tell": codec.encode(instruction)})
         # Also when cancelled: the gateway may not have got it, and being told twice changes
         # nothing.
         except BaseException:
@@ -173,7 +178,7 @@ class GatewayLink:
             raise
         self.unbound = {int(port): why for port, why in answer["unbound"].items()}
         async with self._settled:
-            self._told = asked
+            self._pushed_revision = revision
             self._settled.notify_all()
 
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -185,13 +190,13 @@ class GatewayLink:
         """Find the gateway of a predecessor, or start one: it takes over from one with another
         configuration.
         """
-        wanted = codec.encode(self._config)
+        config = codec.encode(self._config)
         with contextlib.suppress(OSError, EOFError, ValueError):
             self._connection = await self._open()
-            if (await self._exchange({}))["config"] == wanted:
+            if (await self._exchange({}))["config"] == config:
                 return
         self._disconnect()
-        await asyncio.to_thread(self._start, json.dumps(wanted))
+        await asyncio.to_thread(self._start, json.dumps(config))
         self._connection = await self._open()
 
     async def _open(self) -> DaemonConnection:

@@ -91,17 +91,17 @@ def when_lost(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> No
 
 def serve(line: socket.socket, sockets: JobSockets) -> None:
     """Answer until the other side hangs up."""
-    while asked := line.recv(4096):
+    while request := line.recv(4096):
         try:
-            with sockets.connect(_replica(asked)) as made:
+            with sockets.connect(_replica(request)) as made:
                 socket.send_fds(line, [_OPENED], [made.fileno()])
         except (Unavailable, OSError, ValueError) as error:
             line.send(_REFUSED + str(error).encode(errors="replace")[:500])
 
 
-def _replica(asked: bytes) -> JobSocket:
+def _replica(request: bytes) -> JobSocket:
     """Model servers listen at one name: other sockets of jobs are nobody's business here."""
-    job_uid, _, name = asked.decode("ascii").rpartition("/")
+    job_uid, _, name = request.decode("ascii").rpartition("/")
     if name != SOCKET:
         raise Unavailable(f"{name!a} is no socket of a replica")
     return JobSocket(job_uid, name)

@@ -47,7 +47,7 @@ class Sides:
     def _is_tried(self, replica: Replica) -> bool:
         return bool(self._candidate) and replica.backend.release == self._candidate
 
-    def wanted(self, word: str) -> Collection[Replica]:
+    def replicas_named(self, word: str) -> Collection[Replica]:
         """Those that a caller asked for by name."""
         if word == STABLE:
             return self.stable
@@ -61,7 +61,7 @@ class Sides:
         """
         if (
             word == STABLE
-            or self.wanted(word)
+            or self.replicas_named(word)
             or (self._candidate and word in (CANDIDATE, str(self._candidate)))
         ):
             return None

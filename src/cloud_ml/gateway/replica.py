@@ -85,7 +85,7 @@ class Replica:
         self._draining: set[Http2Client] = set()
         self._idle: list[Http1Client] = []
         self._busy: set[Http1Client] = set()
-        self._wanted: deque[PendingCall] = deque()
+        self._pending_calls: deque[PendingCall] = deque()
         self._shunned_until = 0.0
         self._shun_s = _SHUN_S
         self._barred_until = self._reported_at = 0.0
@@ -103,8 +103,8 @@ class Replica:
         if self._grpc is not None and self._grpc.open:
             pending.over(self._grpc)
             return
-        self._wanted.append(pending)
-        if len(self._wanted) == 1:
+        self._pending_calls.append(pending)
+        if len(self._pending_calls) == 1:
             self._begin(self._connect_grpc())
 
     def http(self, pending: PendingCall) -> None:
@@ -184,8 +184,8 @@ class Replica:
         self._grpc = client
         # Taken out first: who fails may ask for a connection again at once, which begins the next
         # try.
-        wanted, self._wanted = self._wanted, deque()
-        for pending in wanted:
+        pending_calls, self._pending_calls = self._pending_calls, deque()
+        for pending in pending_calls:
             if client is not None and client.open:
                 pending.over(client)
             else:

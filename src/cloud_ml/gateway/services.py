@@ -134,7 +134,7 @@ class Service:
         """Have the call answered, now or later."""
         now = self._loop.time()
         self.requests += 1
-        if not self.route.wanted:
+        if not self.route.replicas_named:
             self.refused += 1
             call.refuse(answers.STOPPED)
             return
@@ -142,12 +142,12 @@ class Service:
             self.refused += 1
             call.refuse(answers.TOO_MANY)
             return
-        if call.asked and (refusal := self._sides.refusal(call.asked)) is not None:
+        if call.release_name and (refusal := self._sides.refusal(call.release_name)) is not None:
             self.refused += 1
             call.refuse(refusal)
             return
         self._count(now)
-        if self.route.share and not call.asked:
+        if self.route.share and not call.release_name:
             call.trial = self._split.turn(self.route.share)
         self._dispatch(call)
 
@@ -226,8 +226,8 @@ class Service:
         """The one with the least under way for its weight, of those that answered; where all
         were tried, again.
         """
-        if call.asked:
-            able = _able(self._sides.wanted(call.asked))
+        if call.release_name:
+            able = _able(self._sides.replicas_named(call.release_name))
         elif call.trial and (tried := _able(self._sides.tried)):
             able = tried
         else:  # also where no replica of the candidate can be reached

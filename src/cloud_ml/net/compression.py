@@ -91,7 +91,7 @@ class SlicedWork:
     Args:
         steps: What is to be done.
         defer: Calls something in a later turn.
-        wanted: Whether somebody still waits for it.
+        still_needed: Whether somebody still waits for it.
         done: Called once, after the last step.
         failed: Called instead with what a step raised.
     """
@@ -101,13 +101,13 @@ class SlicedWork:
         steps: Inflater | Deflater,
         *,
         defer: Defer,
-        wanted: Callable[[], bool],
+        still_needed: Callable[[], bool],
         done: Callable[[], None],
         failed: Callable[[ServingError], None],
     ) -> None:
         self._steps = steps
         self._defer = defer
-        self._wanted = wanted
+        self._still_needed = still_needed
         self._done = done
         self._failed = failed
 
@@ -120,7 +120,7 @@ class SlicedWork:
             return
         if over:
             self._done()
-        elif self._wanted():
+        elif self._still_needed():
             self._defer(self.run, SLICE_UNITS)
 
 

@@ -16,20 +16,20 @@ CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"
 """The names that TensorFlow gives the outputs of such signatures."""
 
 
-def examples_of(asked: Any) -> list[bytes]:
+def examples_of(input_message: Any) -> list[bytes]:
     """The serialized examples of an ``Input``; a context is part of each of them.
 
     Raises:
         BadRequest: where there is none.
     """
-    kind = asked.WhichOneof("kind")
+    kind = input_message.WhichOneof("kind")
     if kind == "example_list":
-        examples = [each.SerializeToString() for each in asked.example_list.examples]
+        examples = [each.SerializeToString() for each in input_message.example_list.examples]
     elif kind == "example_list_with_context":
-        told = asked.example_list_with_context
-        context = told.context.SerializeToString()
+        with_context = input_message.example_list_with_context
+        context = with_context.context.SerializeToString()
         examples = [
-            context + each.SerializeToString() for each in told.examples
+            context + each.SerializeToString() for each in with_context.examples
         ]  # later fields win, maps are merged
         examples = [_merge_messages(each) for each in examples]
     else:
@@ -152,8 +152,8 @@ def regressions(signature: Signature, outcome: Outcome, first: int, rows: int) -
         raise ModelFailed(
             f"outputs must be one number for each of {rows} rows, not of shape {shape}: {signature}"
         )
-    told: list[float] = values.astype(float).ravel().tolist()
-    return told
+    numbers: list[float] = values.astype(float).ravel().tolist()
+    return numbers
 
 
 def _output(

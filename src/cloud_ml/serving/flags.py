@@ -197,73 +197,73 @@ def _add_connections(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[str, Any]:
+def life_of(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, Any]:
     """What they mean, as fields of ``Settings``."""
-    if (told.model_base_path is None) == (told.model_config_file is None):
+    if (args.model_base_path is None) == (args.model_config_file is None):
         parser.error("give --model_base_path for one model, or --model_config_file for several")
     models = {}
-    if told.model_base_path is not None:
-        base = base_of(told.model_base_path.absolute())
-        models[told.model_name] = ModelConfig(told.model_name, base, told.model_version_policy)
+    if args.model_base_path is not None:
+        base = base_of(args.model_base_path.absolute())
+        models[args.model_name] = ModelConfig(args.model_name, base, args.model_version_policy)
     rules = Rules(
-        poll_s=told.file_system_poll_wait_seconds,
-        settle_s=told.version_settle_seconds,
-        load_threads=told.num_load_threads,
-        max_retries=told.max_num_load_retries,
-        retry_s=told.load_retry_interval_micros / 1e6,
-        outage_s=told.load_outage_seconds,
-        memory_bytes=told.total_model_memory_limit_bytes,
-        labels_for_unavailable=told.allow_version_labels_for_unavailable_models,
+        poll_s=args.file_system_poll_wait_seconds,
+        settle_s=args.version_settle_seconds,
+        load_threads=args.num_load_threads,
+        max_retries=args.max_num_load_retries,
+        retry_s=args.load_retry_interval_micros / 1e6,
+        outage_s=args.load_outage_seconds,
+        memory_bytes=args.total_model_memory_limit_bytes,
+        labels_for_unavailable=args.allow_version_labels_for_unavailable_models,
     )
     return {
         "models": models,
-        "config_file": told.model_config_file,
-        "config_poll_s": told.model_config_file_poll_wait_seconds,
+        "config_file": args.model_config_file,
+        "config_poll_s": args.model_config_file_poll_wait_seconds,
         "rules": rules,
-        "batching": told.enable_batching,
-        **_batching_parameters(parser, told),
-        "warm_up": told.enable_model_warmup,
-        "allow_model_control": told.allow_model_control,
-        "tls_file": told.ssl_config_file,
-        "max_message_bytes": told.max_message_bytes,
-        "request_memory_bytes": told.request_memory_bytes,
-        "connections": _connections_of(told),
+        "batching": args.enable_batching,
+        **_batching_parameters(parser, args),
+        "warm_up": args.enable_model_warmup,
+        "allow_model_control": args.allow_model_control,
+        "tls_file": args.ssl_config_file,
+        "max_message_bytes": args.max_message_bytes,
+        "request_memory_bytes": args.request_memory_bytes,
+        "connections": _connections_of(args),
     }
 
 
-def _connections_of(told: argparse.Namespace) -> ConnectionBounds:
+def _connections_of(args: argparse.Namespace) -> ConnectionBounds:
     return ConnectionBounds(
-        turn_units=told.turn_units,
-        head_bytes=told.head_bytes,
-        dropped_body_bytes=told.dropped_body_bytes,
-        empty_frames=told.empty_frames,
-        kept_head_bytes=told.kept_head_bytes,
-        http1_head_s=told.http1_head_seconds,
-        http1_body_s=told.http1_body_seconds,
-        http1_idle_s=told.http1_idle_seconds,
-        http1_pipelined=told.http1_pipelined,
-        http1_linger_s=told.http1_linger_seconds,
-        greeting_s=told.greeting_seconds,
-        http2_streams=told.http2_max_streams,
-        http2_window_bytes=told.http2_window_bytes,
-        http2_head_s=told.http2_head_seconds,
-        http2_body_s=told.http2_body_seconds,
-        http2_unread_s=told.http2_unread_seconds,
-        http2_idle_s=told.http2_idle_seconds,
-        stream_unread_bytes=told.stream_unread_bytes,
+        turn_units=args.turn_units,
+        head_bytes=args.head_bytes,
+        dropped_body_bytes=args.dropped_body_bytes,
+        empty_frames=args.empty_frames,
+        kept_head_bytes=args.kept_head_bytes,
+        http1_head_s=args.http1_head_seconds,
+        http1_body_s=args.http1_body_seconds,
+        http1_idle_s=args.http1_idle_seconds,
+        http1_pipelined=args.http1_pipelined,
+        http1_linger_s=args.http1_linger_seconds,
+        greeting_s=args.greeting_seconds,
+        http2_streams=args.http2_max_streams,
+        http2_window_bytes=args.http2_window_bytes,
+        http2_head_s=args.http2_head_seconds,
+        http2_body_s=args.http2_body_seconds,
+        http2_unread_s=args.http2_unread_seconds,
+        http2_idle_s=args.http2_idle_seconds,
+        stream_unread_bytes=args.stream_unread_bytes,
     )
 
 
 def _batching_parameters(
-    parser: argparse.ArgumentParser, told: argparse.Namespace
+    parser: argparse.ArgumentParser, args: argparse.Namespace
 ) -> dict[str, Any]:
     """What the file says, as fields of ``Settings``; as in TensorFlow Serving, the file needs
     the flag.
     """
-    file: Path | None = told.batching_parameters_file
+    file: Path | None = args.batching_parameters_file
     if file is None:
         return {}
-    if not told.enable_batching:
+    if not args.enable_batching:
         parser.error("--batching_parameters_file needs --enable_batching=true")
     try:
         parameters = parse_batching_parameters(file.read_text("utf-8"))

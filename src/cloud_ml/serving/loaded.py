@@ -47,8 +47,9 @@ class LoadedVersion:
         found = self.model.signatures.get(name or DEFAULT_SIGNATURE)
         if found is None:
             known = ", ".join(sorted(self.model.signatures)) or "none"
-            asked = f"model {self.name!r} version {self.number} has no signature {name or DEFAULT_SIGNATURE!r}"
-            raise ModelNotFound(f"{asked}; it has {known}")
+            missing = name or DEFAULT_SIGNATURE
+            problem = f"model {self.name!r} version {self.number} has no signature {missing!r}"
+            raise ModelNotFound(f"{problem}; it has {known}")
         return found
 
     def tally(self, name: str) -> Tally:
@@ -122,13 +123,13 @@ class _JudgesRows:
                 f"{spec.name!r} {len(each)}"
                 for spec, each in zip(signature.inputs, inputs, strict=True)
             )
-            told = (
+            message = (
                 error.message
                 if isinstance(error, ServingError)
                 else f"{type(error).__name__}: {error}"
             )
             refused = f"inputs differ in their number of rows ({rows}), and the model refuses that"
-            raise BadRequest(f"{refused}: {told}"[:2000]) from error
+            raise BadRequest(f"{refused}: {message}"[:2000]) from error
 
 
 class Arrangement(NamedTuple):

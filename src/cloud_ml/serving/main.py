@@ -50,20 +50,20 @@ def main() -> None:
         action="store_true",
         help="load formats that run code of the model",
     )
-    told = parser.parse_args()
+    args = parser.parse_args()
     settings = Settings(
-        host=told.host,
-        port=told.port,
-        rest_port=told.rest_api_port,
-        unix_socket=told.unix_socket,
-        rest_timeout_s=told.rest_api_timeout_in_ms / 1000,
-        cors_origins=told.cors_origins,
+        host=args.host,
+        port=args.port,
+        rest_port=args.rest_api_port,
+        unix_socket=args.unix_socket,
+        rest_timeout_s=args.rest_api_timeout_in_ms / 1000,
+        cors_origins=args.cors_origins,
         loading=LoadOptions(
-            told.tensorflow_engine,
-            told.conversion_cache,
-            allow_code=told.allow_models_that_run_code,
+            args.tensorflow_engine,
+            args.conversion_cache,
+            allow_code=args.allow_models_that_run_code,
         ),
-        **flags.life_of(parser, told),
+        **flags.life_of(parser, args),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     memory.keep_freed()

@@ -121,7 +121,9 @@ class ModelQueue:
             batch, done = following, following.batcher.run(following)
             # Taken before the loop is told, so that either this thread or the loop runs it and not
             # both. `popleft` is atomic, and the loop only appends while a batch runs.
-            following = self.ahead.popleft() if self.ahead and not self._aside.wanted else None
+            following = (
+                self.ahead.popleft() if self.ahead and not self._aside.has_waiting_work else None
+            )
             self._loop.call_soon_threadsafe(self._finish_batch, batch, done, following is not None)
 
     def _finish_batch(

@@ -159,7 +159,7 @@ class Signature:
         if not spec.fits(shape):
             raise BadRequest(f"input {spec.name!r} has shape {list(shape)}: {self}")
 
-    def wanted(self, names: Sequence[str]) -> tuple[int, ...]:
+    def output_indices(self, names: Sequence[str]) -> tuple[int, ...]:
         """Places of the outputs that were asked for; all, where none were named.
 
         Raises:

@@ -25,7 +25,7 @@ class WorkerThreads:
         self._queue.put(work)
 
     @property
-    def wanted(self) -> bool:
+    def has_waiting_work(self) -> bool:
         """Whether work waits for a thread."""
         return not self._queue.empty()
 

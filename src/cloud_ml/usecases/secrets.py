@@ -240,7 +240,10 @@ class Secrets:
     def _value(self, org: str, use: SecretUse) -> JobSecret:
         record = self._record(org, use.name)
         if record is None:
-            message = f"the secret {use.name} no longer exists; create it again: cloudml secret create {use.name}"
+            message = (
+                f"the secret {use.name} no longer exists; "
+                f"create it again: cloudml secret create {use.name}"
+            )
             raise SecretProblem(message, Reason.SECRET_NOT_FOUND)
         if use.variable and (why := _no_variable(record.spec)):
             message = f"the secret {use.name} cannot be the variable {use.variable}: {why}"
@@ -248,7 +251,10 @@ class Secrets:
         try:
             value = self._sealer.open(record.spec.sealed, _context(org, use.name))
         except Unavailable as error:
-            message = f"the secret {use.name} is unreadable; ask the operator of the server to check its sealing key"
+            message = (
+                f"the secret {use.name} is unreadable; "
+                "ask the operator of the server to check its sealing key"
+            )
             raise SecretProblem(message, Reason.SECRET_UNREADABLE) from error
         return JobSecret(use.name, use.variable, base64.b64encode(value).decode("ascii"))
 

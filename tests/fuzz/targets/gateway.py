@@ -290,7 +290,9 @@ def call_head(data: bytes) -> None:
         b"authorization" in b"".join(each) for each in fields if each[0] != b"authorization"
     )
     assert head.timeout_s >= 0
-    assert not head.asked or (b"cloudml-release", head.asked.encode("latin-1")) in fields
+    assert (
+        not head.release_name or (b"cloudml-release", head.release_name.encode("latin-1")) in fields
+    )
 
 
 @target(

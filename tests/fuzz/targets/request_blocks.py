@@ -48,7 +48,7 @@ class Recorder:
         )
         rest = made.http.meaning if made.http is not None else None
         written = (
-            (rest.lines, rest.token, rest.asked, rest.safe, rest.has_body)
+            (rest.lines, rest.token, rest.release_name, rest.safe, rest.has_body)
             if rest is not None
             else None
         )

@@ -45,7 +45,7 @@ class Recorder:
             head.target,
             made.lines,
             made.token,
-            made.asked,
+            made.release_name,
             made.safe,
             made.has_body,
         )

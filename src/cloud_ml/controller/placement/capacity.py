@@ -30,8 +30,8 @@ def shortage(capacity: Capacity, requested: Amounts, held: Amounts, who: str) ->
     for resource, word, most in bounds:
         needed, taken = getattr(requested, resource) or 0, getattr(held, resource) or 0
         if needed and taken + needed > most:
-            there, used, request_text = (
+            there, used, needs = (
                 format_amount(resource, amount) for amount in (most, taken, needed)
             )
-            return f"{word} of this machine: {used} of {there} are used, the {who} asks for {request_text}"
+            return f"{word} of this machine: {used} of {there} are used, the {who} asks for {needs}"
     return ""

@@ -138,7 +138,8 @@ def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
     there = (
         ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
     )
-    expected = f"a folder with a number for its name, such as {uri}/1, that holds one of {', '.join(FRAMEWORKS)}"
+    kinds = ", ".join(FRAMEWORKS)
+    expected = f"a folder with a number for its name, such as {uri}/1, that holds one of {kinds}"
     if not names and (near := _files_above(objects, uri)):
         there = f"nothing; beside it there is {near}"
     return f"{uri} has no model: looked for {expected}; there is {there}"

@@ -72,8 +72,8 @@ class Answer:
             self.headers = yield from self._headers()
             if self.status >= 200:
                 break
-        said = self.headers.get("connection", "").lower()
-        self._stays = not last and version == "HTTP/1.1" and "close" not in said
+        connection_options = self.headers.get("connection", "").lower()
+        self._stays = not last and version == "HTTP/1.1" and "close" not in connection_options
         length = self.headers.get("content-length")
         if method == "HEAD" or self.status in _WITHOUT_BODY:
             self._end()

@@ -126,7 +126,7 @@ class HttpCall:
         def done() -> None:
             self.reply(status, fields, gather_pieces(packer.parts), packed=True)
 
-        SlicedWork(packer, defer=defer, wanted=self.open, done=done, failed=self.fail).run()
+        SlicedWork(packer, defer=defer, still_needed=self.open, done=done, failed=self.fail).run()
 
     def open(self) -> bool:
         """Whether the caller is still there."""

@@ -289,7 +289,7 @@ class Heads(Generic[H]):
 
 def _without_length(head: Head, digits: bytes) -> Head:
     """The head of any request that differs only in the length of its body."""
-    told = head.fields.pop("content-length")
-    assert told.encode("latin-1") == digits, "read_head and the cache found different lengths"
+    declared = head.fields.pop("content-length")
+    assert declared.encode("latin-1") == digits, "read_head and the cache found different lengths"
     head.length = ELSEWHERE
     return head

@@ -215,13 +215,17 @@ class Bodies:
     def _made_room(self, stream: Stream[Any], piece: memoryview) -> Gathered | None:
         size, body, limits = len(piece), stream.body, self._limits
         if body is None:
-            told = self._length(stream.head, piece)
+            declared = self._length(stream.head, piece)
             body = stream.body = Gathered(
-                min(max(told, size), TRUSTED * size, limits.body_bytes), told
+                min(max(declared, size), TRUSTED * size, limits.body_bytes), declared
             )
             self._hold(body.held)
         elif body.size + size <= limits.body_bytes:
-            most = body.told if body.told >= body.size + size else limits.body_bytes
+            most = (
+                body.declared_bytes
+                if body.declared_bytes >= body.size + size
+                else limits.body_bytes
+            )
             held = min(
                 max(body.size + size, body.held + min(body.held, GROWTH)), most, limits.body_bytes
             )

@@ -365,7 +365,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         """
         requests = self._requests
         stream = requests.streams.get(number)
-        known = requests.passed_over(number) if stream is None else not stream.asked
+        known = requests.passed_over(number) if stream is None else not stream.dispatched
         # The first byte of a padded frame says how many of its last bytes are padding: it is read
         # whole.
         few = len(data) - at < WORTH

@@ -95,16 +95,16 @@ def malformed_field(name: bytes, value: bytes) -> bool:
     return _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None
 
 
-def told_length(fields: Fields) -> int | None:
+def declared_length(fields: Fields) -> int | None:
     """The content-length of a request; None where it has none, below 0 where it is malformed:
     section 8.1.1.
     """
     # RFC 9110, section 8.6: the same length given twice may be taken for one.
-    told = {value for name, value in fields if name == b"content-length"}
-    if not told:
+    values = {value for name, value in fields if name == b"content-length"}
+    if not values:
         return None
-    value = told.pop()
-    return -1 if told or _LENGTH.fullmatch(value) is None else int(value)
+    value = values.pop()
+    return -1 if values or _LENGTH.fullmatch(value) is None else int(value)
 
 
 class WatchedTable(HeaderTable):

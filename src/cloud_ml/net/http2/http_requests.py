@@ -113,7 +113,7 @@ class HttpOverHttp2(Generic[M]):
         SlicedWork(
             inflater,
             defer=defer,
-            wanted=call.waits,
+            still_needed=call.waits,
             done=done,
             failed=call.fail,
         ).run()

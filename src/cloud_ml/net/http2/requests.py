@@ -11,9 +11,9 @@ from cloud_ml.net.http2.headers import (
     Blocks,
     Fields,
     Split,
+    declared_length,
     is_malformed,
     malformed_regular,
-    told_length,
 )
 from cloud_ml.net.http2.outgoing import Outgoing
 from cloud_ml.net.http2.service import Service
@@ -92,7 +92,7 @@ class Requests(StreamTable[H]):
 
     def _understood(self, fields: Fields) -> H | _Sized[H] | None:
         # Understood once for all requests with this block, so it depends on nothing but the fields.
-        length = told_length(fields)
+        length = declared_length(fields)
         if is_malformed(fields) or (length is not None and length < 0):
             return None
         head = self._service.understand(fields)
@@ -146,7 +146,7 @@ class Requests(StreamTable[H]):
         if self._refused_head is not None and self._refused_head(head):
             self._serve_without_body(number, flags)
         elif ended:
-            stream.asked = True
+            stream.dispatched = True
             self._service.serve(self, number, head, b"")
             if number not in self.streams:
                 self.extra += ANSWER_UNITS
@@ -158,7 +158,7 @@ class Requests(StreamTable[H]):
         memory.
         """
         stream = self.streams[number]
-        stream.asked = True
+        stream.dispatched = True
         self.extra += ANSWER_UNITS
         self._service.serve(self, number, stream.head, b"")
         if not flags & frames.END_STREAM:
@@ -190,7 +190,7 @@ class Requests(StreamTable[H]):
                     frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over"
                 )
             return
-        if stream.asked:
+        if stream.dispatched:
             self._give_up(number, stream, frames.STREAM_CLOSED)
         elif not flags & frames.END_STREAM or malformed_regular(fields):
             self._give_up(number, stream, frames.PROTOCOL_ERROR)
@@ -211,7 +211,7 @@ class Requests(StreamTable[H]):
         # or is thrown away. Else the windows of both sides would differ for good.
         self.bodies.count(size)
         stream = self.streams.get(number)
-        if stream is None or stream.asked:
+        if stream is None or stream.dispatched:
             self.extra += 1
             self._handle_unexpected_data(number, stream, size)
             return
@@ -224,7 +224,7 @@ class Requests(StreamTable[H]):
                 if size >= COUNTED and not self.bodies.count_whole(stream, size):
                     self._no_room(number, stream)
                     return
-                stream.asked = True
+                stream.dispatched = True
                 self._service.serve(self, number, stream.head, bytes(data[at:stop]))
                 if number not in self.streams:
                     self.extra += ANSWER_UNITS
@@ -287,7 +287,7 @@ class Requests(StreamTable[H]):
             if not self._length_fits(number, stream, size):
                 return
         body = self.bodies.close(stream)
-        stream.asked = True
+        stream.dispatched = True
         self._service.serve(self, number, stream.head, body.whole() if body is not None else b"")
         if number not in self.streams:
             self.extra += ANSWER_UNITS

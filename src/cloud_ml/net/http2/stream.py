@@ -59,14 +59,14 @@ class Limits:
 class Gathered:
     """A body that comes in pieces, each put at once where the whole will be read.
 
-    ``size`` bytes of ``held`` came, to the beginning of ``view``. ``told`` is how long it will be,
-    as it says.
+    ``size`` bytes of ``held`` came, to the beginning of ``view``. ``declared_bytes`` is the length
+    that the request declares.
     """
 
-    __slots__ = ("_memory", "held", "size", "told", "view")
+    __slots__ = ("_memory", "declared_bytes", "held", "size", "view")
 
-    def __init__(self, held: int, told: int = 0) -> None:
-        self.told = told
+    def __init__(self, held: int, declared_bytes: int = 0) -> None:
+        self.declared_bytes = declared_bytes
         self._memory = bytearray(held)
         self.view = memoryview(self._memory)
         self.held = held
@@ -100,12 +100,12 @@ class Gathered:
 
 
 class Stream(Generic[H]):
-    """A request that was not answered yet. ``asked`` is true once it is whole and with the service.
+    """A request that was not answered yet. ``dispatched`` is true once the service has the whole.
 
     ``held`` bytes of a whole body count in the budget until it is answered.
     """
 
-    __slots__ = ("age", "asked", "body", "credit", "head", "held", "sink", "unacknowledged")
+    __slots__ = ("age", "body", "credit", "dispatched", "head", "held", "sink", "unacknowledged")
 
     def __init__(self, head: H) -> None:
         self.head = head
@@ -113,6 +113,6 @@ class Stream(Generic[H]):
         self.held = 0
         self.unacknowledged = 0
         self.credit = 0  # what the peer gave this stream beyond its initial window
-        self.asked = False
+        self.dispatched = False
         self.sink: Sink | None = None
         self.age = 0  # seconds in which it did not become whole

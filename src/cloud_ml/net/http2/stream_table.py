@@ -77,7 +77,7 @@ class StreamTable(Generic[H]):
         self.bodies.drop()
 
     def _too_slow(self, stream: Stream[H]) -> bool:
-        if stream.asked or stream.sink is not None:
+        if stream.dispatched or stream.sink is not None:
             return False
         stream.age += 1
         return stream.age > self._limits.body_s
@@ -110,7 +110,7 @@ class StreamTable(Generic[H]):
             self.bodies.resume(number)
         self._lengths.pop(number, None)
         del self.streams[number]
-        if not stream.asked:
+        if not stream.dispatched:
             self._cut(number)
 
     def passed_over(self, number: int) -> bool:
@@ -252,6 +252,6 @@ class StreamTable(Generic[H]):
             return
         self._forget(number, stream)
         self._outgoing.finish(number, trailers)
-        if not stream.asked and not self._outgoing.holds(number):
+        if not stream.dispatched and not self._outgoing.holds(number):
             self._outgoing.send(frames.reset(number, frames.NO_ERROR))
         self._close_if_done()

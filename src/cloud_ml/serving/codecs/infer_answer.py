@@ -26,9 +26,15 @@ class InferAnswer:
     """
 
     def __init__(
-        self, signature: Signature, wanted: Sequence[int], name: str, version: int, *, raw: bool
+        self,
+        signature: Signature,
+        output_indices: Sequence[int],
+        name: str,
+        version: int,
+        *,
+        raw: bool,
     ) -> None:
-        outputs = [signature.outputs[place] for place in wanted]
+        outputs = [signature.outputs[place] for place in output_indices]
         for spec in outputs:
             if spec.dtype.oip is None:
                 raise BadRequest(
@@ -36,7 +42,7 @@ class InferAnswer:
                     f"have: {signature}"
                 )
         self._signature = signature
-        self._wanted = tuple(wanted)
+        self._output_indices = tuple(output_indices)
         self._lead = wire.encode_delimited(1, name.encode()) + wire.encode_delimited(
             2, str(version).encode()
         )
@@ -55,25 +61,25 @@ class InferAnswer:
         self, outcome: Outcome, first: int, rows: int, id_: bytes
     ) -> tuple[tuple[bytes, ...], int]:
         """The message in pieces, and its length: the rows of one caller."""
-        told = wire.encode_delimited(_ID, id_) if id_ else b""
+        id_field = wire.encode_delimited(_ID, id_) if id_ else b""
         if not self._quick or not rows:
-            whole = self._lead + told + self._whole(outcome, first, rows)
+            whole = self._lead + id_field + self._whole(outcome, first, rows)
             return (whole,), len(whole)
         made = self._made.get(rows)
         if made is None:
             made = self._lay_out(rows)
         layout, size = made
-        parts: list[bytes] = [told] if told else []
+        parts: list[bytes] = [id_field] if id_field else []
         for lead, place, width in layout:
             raw = outcome.raw(place)
             parts += (
                 lead,
                 raw[first * width : (first + rows) * width] if len(raw) != rows * width else raw,
             )
-        return tuple(parts), size + len(told)
+        return tuple(parts), size + len(id_field)
 
     def _lay_out(self, rows: int) -> tuple[list[tuple[bytes, int, int]], int]:
-        specs = [(place, self._signature.outputs[place]) for place in self._wanted]
+        specs = [(place, self._signature.outputs[place]) for place in self._output_indices]
         head = self._lead + b"".join(
             _encode_output(spec, (rows, *(spec.shape or ())[1:])) for _, spec in specs
         )
@@ -91,7 +97,7 @@ class InferAnswer:
 
     def _whole(self, outcome: Outcome, first: int, rows: int) -> bytes:
         described, raws = [], []
-        for place in self._wanted:
+        for place in self._output_indices:
             spec, array = self._signature.outputs[place], outcome.arrays[place]
             if self._signature.batched:
                 array = array[first : first + rows]
@@ -109,10 +115,10 @@ class InferAnswer:
 
 def _encode_output(spec: TensorSpec, shape: Shape, contents: bytes = b"") -> bytes:
     sizes = b"".join(wire.varint(size) for size in shape)
-    told = wire.encode_delimited(1, spec.name.encode()) + wire.encode_delimited(
+    fields = wire.encode_delimited(1, spec.name.encode()) + wire.encode_delimited(
         2, (spec.dtype.oip or "").encode()
     )
-    return wire.encode_delimited(_OUTPUTS, told + wire.encode_delimited(3, sizes) + contents)
+    return wire.encode_delimited(_OUTPUTS, fields + wire.encode_delimited(3, sizes) + contents)
 
 
 def _encode_contents(spec: TensorSpec, array: Array) -> bytes:

@@ -22,8 +22,8 @@ _LARGEST = 1 << 63
 def values_of(parameters: Any) -> dict[str, Any]:
     """The values of a map of ``InferParameter`` by name."""
     return {
-        name: getattr(told, told.WhichOneof("parameter_choice") or "int64_param")
-        for name, told in parameters.items()
+        name: getattr(parameter, parameter.WhichOneof("parameter_choice") or "int64_param")
+        for name, parameter in parameters.items()
     }
 
 
@@ -60,12 +60,12 @@ def signature_name_of(parameters: Mapping[str, Any]) -> str:
     Raises:
         BadRequest: for what is no string.
     """
-    told = parameters.get("signature_name")
-    if told is None:
+    value = parameters.get("signature_name")
+    if value is None:
         return ""
-    if type(told) is not str:
-        raise BadRequest(f"parameter 'signature_name' of the request is {told!r}; it is a string")
-    return told
+    if type(value) is not str:
+        raise BadRequest(f"parameter 'signature_name' of the request is {value!r}; it is a string")
+    return value
 
 
 def earlier(deadline: float, timeout_s: float) -> float:
@@ -78,10 +78,10 @@ def earlier(deadline: float, timeout_s: float) -> float:
 
 
 def _number(parameters: Mapping[str, Any], name: str, allowed: str) -> int:
-    told = parameters.get(name)
-    if told is None:
+    value = parameters.get(name)
+    if value is None:
         return 0
     # With `isinstance` a JSON `true` would count as 1.
-    if type(told) is not int or not 0 <= told < _LARGEST:
-        raise BadRequest(f"parameter {name!r} of the request is {str(told)[:50]!r}; {allowed}")
-    return told
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        raise BadRequest(f"parameter {name!r} of the request is {str(value)[:50]!r}; {allowed}")
+    return value

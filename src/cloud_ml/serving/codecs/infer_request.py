@@ -37,29 +37,29 @@ FIELDS = {
 _SIZE = struct.Struct("<L")
 
 
-def arrays_of(signature: Signature, asked: Any) -> list[Array]:
+def arrays_of(signature: Signature, request: Any) -> list[Array]:
     """The inputs of a request, judged and in the order of the signature.
 
     Raises:
         BadRequest: where they are not what the signature takes.
     """
     with signature.explained_refusals():
-        return _arrays_of(signature, asked)
+        return _arrays_of(signature, request)
 
 
-def _arrays_of(signature: Signature, asked: Any) -> list[Array]:
-    places = {proto.name: place for place, proto in enumerate(asked.inputs)}
-    if len(places) != len(asked.inputs):
+def _arrays_of(signature: Signature, request: Any) -> list[Array]:
+    places = {proto.name: place for place, proto in enumerate(request.inputs)}
+    if len(places) != len(request.inputs):
         raise BadRequest(f"an input is there twice: {signature}")
     signature.check_names(places)
-    raws = asked.raw_input_contents
-    if raws and len(raws) != len(asked.inputs):
+    raws = request.raw_input_contents
+    if raws and len(raws) != len(request.inputs):
         raise BadRequest(
-            f"raw_input_contents has {len(raws)} entries for {len(asked.inputs)} inputs"
+            f"raw_input_contents has {len(raws)} entries for {len(request.inputs)} inputs"
         )
     made = []
     for spec in signature.inputs:
-        proto = asked.inputs[places[spec.name]]
+        proto = request.inputs[places[spec.name]]
         dtype, shape = dtypes.BY_OIP.get(proto.datatype), tuple(proto.shape)
         if dtype is None:
             raise BadRequest(
@@ -146,7 +146,7 @@ def packed_strings(array: Array) -> bytes:
     return b"".join(part for value in values for part in (_SIZE.pack(len(value)), value))
 
 
-def infer_spans(body: Received, at: int, signature: Signature, asked: Any) -> Spans | None:
+def infer_spans(body: Received, at: int, signature: Signature, request: Any) -> Spans | None:
     """Where raw values lie in a request that was judged, in the order of the signature, and last
     its id, if it has one.
 
@@ -154,7 +154,7 @@ def infer_spans(body: Received, at: int, signature: Signature, asked: Any) -> Sp
     this, so the number of values and of ids is always the same: see ``layouts``. Only an id could
     be no text, so its bytes are looked at.
     """
-    if len(asked.raw_input_contents) != len(asked.inputs):
+    if len(request.raw_input_contents) != len(request.inputs):
         return None
     if any(spec.dtype in (dtypes.STRING, dtypes.BOOL) for spec in signature.inputs):
         return None
@@ -170,9 +170,9 @@ def infer_spans(body: Received, at: int, signature: Signature, asked: Any) -> Sp
                 ids.append((start, end))
     except wire.Malformed:  # unknown fields may be groups, which the library passes over
         return None
-    if len(raws) != len(asked.inputs) or len(ids) > 1 or any(start == end for start, end in raws):
+    if len(raws) != len(request.inputs) or len(ids) > 1 or any(start == end for start, end in raws):
         return None
-    names = [proto.name for proto in asked.inputs]
+    names = [proto.name for proto in request.inputs]
     return [*_order_spans(signature, names, raws), *ids]
 
 

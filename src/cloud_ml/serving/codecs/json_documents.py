@@ -214,8 +214,8 @@ def _foreign(
         if type(value) not in allowed and not (str in allowed and is_base64(value))
     )
     kind = _KINDS.get(type(wrong), "a number")
-    told = "" if kind == "null" else f" {_shortly(wrong)}"
-    return f"{where} has {kind}{told}, and {spec.name!r} takes {spec.dtype}: {signature}"
+    value_text = "" if kind == "null" else f" {_shortly(wrong)}"
+    return f"{where} has {kind}{value_text}, and {spec.name!r} takes {spec.dtype}: {signature}"
 
 
 def _shortly(value: Any) -> str:

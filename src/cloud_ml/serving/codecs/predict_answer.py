@@ -20,11 +20,11 @@ class PredictAnswer:
     ``spec`` is the model spec that the answer repeats, as a message.
     """
 
-    def __init__(self, signature: Signature, wanted: Sequence[int], spec: bytes) -> None:
+    def __init__(self, signature: Signature, output_indices: Sequence[int], spec: bytes) -> None:
         self._signature = signature
-        self._wanted = tuple(wanted)
+        self._output_indices = tuple(output_indices)
         self._tail = wire.encode_delimited(2, spec)
-        outputs = [signature.outputs[place] for place in wanted]
+        outputs = [signature.outputs[place] for place in output_indices]
         self._sized = signature.batched and all(
             each.shape is not None and -1 not in each.shape[1:] for each in outputs
         )
@@ -60,7 +60,7 @@ class PredictAnswer:
 
     def _lay_out(self, rows: int) -> "_Layout":
         outputs, size = [], len(self._tail)
-        for place in self._wanted:
+        for place in self._output_indices:
             spec = self._signature.outputs[place]
             shape: Shape = (rows, *(spec.shape or ())[1:])
             width = prod(shape[1:]) * spec.dtype.size if spec.dtype.packed_raw else 0
@@ -84,7 +84,7 @@ class PredictAnswer:
     ) -> tuple[tuple[bytes, ...], int]:
         """The same, where only the array tells the shape of an output."""
         parts: list[bytes] = []
-        for place in self._wanted:
+        for place in self._output_indices:
             spec, array = self._signature.outputs[place], outcome.arrays[place]
             if self._signature.batched:
                 shape = (rows, *array.shape[1:])

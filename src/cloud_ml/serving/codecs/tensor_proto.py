@@ -92,9 +92,9 @@ def decode(name: str, proto: Any) -> Array:
         if flat.size > count:
             raise BadRequest(f"input {name!r} has {flat.size} values for shape {list(shape)}")
         if count * max(dtype.size, 1) > FILLED:
-            told = f"input {name!r} has {flat.size} values for shape {list(shape)}"
+            problem = f"input {name!r} has {flat.size} values for shape {list(shape)}"
             raise BadRequest(
-                f"{told}; a list is filled up with its last value to {FILLED} bytes at most"
+                f"{problem}; a list is filled up with its last value to {FILLED} bytes at most"
             )
         last = flat[-1:] if flat.size else _nothing(name, dtype, proto)
         flat = np.concatenate([flat, np.broadcast_to(last, (count - flat.size,))])

@@ -46,12 +46,12 @@ class Health:
             return SERVICE_UNKNOWN
         return SERVING if self._manager.ready else NOT_SERVING
 
-    def _check(self, _call: GrpcCall, asked: Any) -> Any:
-        status = self.status(asked.service)
+    def _check(self, _call: GrpcCall, request: Any) -> Any:
+        status = self.status(request.service)
         # The health protocol: Check fails with NOT_FOUND, while Watch sends SERVICE_UNKNOWN and
         # goes on, since the service may come later.
         if status == SERVICE_UNKNOWN:
-            raise ModelNotFound(f"there is no service {asked.service!r}")
+            raise ModelNotFound(f"there is no service {request.service!r}")
         return message("grpc.health.v1.HealthCheckResponse")(status=status)
 
     def _tell(self) -> None:
@@ -67,7 +67,7 @@ class _Watcher(Talk):
         self.stream = stream
         self._health = health
         self._service: str | None = None
-        self._told = 0
+        self._sent_status = 0
 
     def heard(self, body: bytes) -> None:
         self._service = parse_message("grpc.health.v1.HealthCheckRequest", body).service
@@ -81,8 +81,8 @@ class _Watcher(Talk):
         if self._service is None:
             return
         status = self._health.status(self._service)
-        if status != self._told:
-            self._told = status
+        if status != self._sent_status:
+            self._sent_status = status
             self.stream.send(
                 message("grpc.health.v1.HealthCheckResponse")(status=status).SerializeToString()
             )

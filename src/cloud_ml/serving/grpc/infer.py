@@ -82,37 +82,41 @@ class Infer:
         plan = layout.plan
         form: Form = plan
         if len(tensors) > len(plan.tails):
-            told = bytes(tensors.pop())
-            if not told.isascii():  # whether it is text is for the library to say
+            id_bytes = bytes(tensors.pop())
+            if not id_bytes.isascii():  # whether it is text is for the library to say
                 self._read(call, body)
                 return
-            form = _Named(plan, told)
+            form = _Named(plan, id_bytes)
         deadline = earlier(call.deadline, plan.timeout_s) if plan.timeout_s else call.deadline
         plan.submit(Request(call, form, tensors, plan.rows, deadline), plan.tails)
 
     def _read(self, call: MessageCall, body: Received) -> None:
         """A request that looks like none before."""
-        asked = parse_message("inference.ModelInferRequest", body[5:])
-        version = find(self._table, asked.model_name, asked.model_version)
-        told = values_of(asked.parameters)
-        check_parameters("the request", told)
-        timeout_s = timeout_of(told)
-        for output in asked.outputs:
+        request = parse_message("inference.ModelInferRequest", body[5:])
+        version = find(self._table, request.model_name, request.model_version)
+        parameters = values_of(request.parameters)
+        check_parameters("the request", parameters)
+        timeout_s = timeout_of(parameters)
+        for output in request.outputs:
             check_parameters(f"output {output.name!r}", values_of(output.parameters))
-        signature = version.signature(signature_name_of(told))
-        outputs = [output.name for output in asked.outputs]
+        signature = version.signature(signature_name_of(parameters))
+        outputs = [output.name for output in request.outputs]
         signature = signature.naming(outputs)
-        wanted = signature.wanted(outputs)
-        arrays = arrays_of(signature, asked)
+        output_indices = signature.output_indices(outputs)
+        arrays = arrays_of(signature, request)
         signature, rows, tails = version.arrange(signature, [array.shape for array in arrays])
         answer = InferAnswer(
-            signature, wanted, version.name, version.number, raw=bool(asked.raw_input_contents)
+            signature,
+            output_indices,
+            version.name,
+            version.number,
+            raw=bool(request.raw_input_contents),
         )
         plan = InferPlan(version, signature, rows, tails, answer, timeout_s=timeout_s)
-        spans = infer_spans(body, 5, signature, asked)
+        spans = infer_spans(body, 5, signature, request)
         if spans is not None:
             self._layouts.learn(body, spans, plan)
-        form: Form = _Named(plan, asked.id.encode()) if asked.id else plan
+        form: Form = _Named(plan, request.id.encode()) if request.id else plan
         deadline = earlier(call.deadline, timeout_s) if timeout_s else call.deadline
         plan.submit(Request(call, form, arrays, rows, deadline), tails)
 

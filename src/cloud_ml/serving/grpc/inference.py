@@ -80,15 +80,15 @@ class Inference:
         """The methods by name."""
         return {"Classify": self._classify, "Regress": self._regress, "MultiInference": self._multi}
 
-    def _classify(self, call: GrpcCall, asked: Any) -> None:
-        self._one(call, asked, CLASSIFY, "tensorflow.serving.ClassificationResponse")
+    def _classify(self, call: GrpcCall, request: Any) -> None:
+        self._one(call, request, CLASSIFY, "tensorflow.serving.ClassificationResponse")
 
-    def _regress(self, call: GrpcCall, asked: Any) -> None:
-        self._one(call, asked, REGRESS, "tensorflow.serving.RegressionResponse")
+    def _regress(self, call: GrpcCall, request: Any) -> None:
+        self._one(call, request, REGRESS, "tensorflow.serving.RegressionResponse")
 
-    def _one(self, call: GrpcCall, asked: Any, method: str, answer: str) -> None:
+    def _one(self, call: GrpcCall, request: Any, method: str, answer: str) -> None:
         task = _Task(
-            call, find(self._table, asked.model_spec), asked.model_spec.signature_name, method
+            call, find(self._table, request.model_spec), request.model_spec.signature_name, method
         )
 
         def done() -> None:
@@ -96,11 +96,11 @@ class Inference:
             made.model_spec.MergeFromString(spec_of(task.version, task.signature))
             reply(call, made)
 
-        task.run(examples.examples_of(asked.input), done)
+        task.run(examples.examples_of(request.input), done)
 
-    def _multi(self, call: GrpcCall, asked: Any) -> None:
-        tasks = self._tasks(call, asked.tasks)
-        given = examples.examples_of(asked.input)
+    def _multi(self, call: GrpcCall, request: Any) -> None:
+        tasks = self._tasks(call, request.tasks)
+        given = examples.examples_of(request.input)
 
         def done() -> None:
             if any(task.result is None for task in tasks):
@@ -116,13 +116,13 @@ class Inference:
         for task in tasks:
             task.run(given, done)
 
-    def _tasks(self, call: GrpcCall, asked: Any) -> list[_Task]:
-        if not asked:
+    def _tasks(self, call: GrpcCall, task_messages: Any) -> list[_Task]:
+        if not task_messages:
             raise BadRequest("the request has no tasks")
-        if len({task.model_spec.name for task in asked}) != 1:
+        if len({task.model_spec.name for task in task_messages}) != 1:
             raise BadRequest("all tasks of a request must name the same model")
         tasks = []
-        for each in asked:
+        for each in task_messages:
             if each.method_name not in (CLASSIFY, REGRESS):
                 raise BadRequest(
                     f"method_name is {each.method_name!r}; {CLASSIFY!r} and {REGRESS!r} can "

@@ -44,9 +44,9 @@ def methods_of(service: str, handlers: Mapping[str, Handler]) -> dict[str, Metho
     }
 
 
-def _method(asked: str, handler: Handler) -> Method:
+def _method(message_type: str, handler: Handler) -> Method:
     def method(call: GrpcCall, body: Received) -> None:
-        made = handler(call, parse_message(asked, body[5:]))
+        made = handler(call, parse_message(message_type, body[5:]))
         if made is not None:
             reply(call, made)
 

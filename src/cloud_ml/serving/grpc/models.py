@@ -38,24 +38,24 @@ class Models:
         """Its methods of ModelService."""
         return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
 
-    def _metadata(self, _call: GrpcCall, asked: Any) -> Any:
-        if not asked.metadata_field:
+    def _metadata(self, _call: GrpcCall, request: Any) -> Any:
+        if not request.metadata_field:
             raise BadRequest(f"metadata_field is empty; {_SIGNATURE_DEF!r} can be asked for")
-        for field in asked.metadata_field:
+        for field in request.metadata_field:
             if field not in (_SIGNATURE_DEF, _BATCHING):
                 known = f"{_SIGNATURE_DEF!r} and {_BATCHING!r}"
                 raise BadRequest(f"metadata_field is {field!r}; {known} can be asked for")
-        version = find(self._table, asked.model_spec)
+        version = find(self._table, request.model_spec)
         made = message("tensorflow.serving.GetModelMetadataResponse")()
         made.model_spec.MergeFromString(spec_of(version))
-        if _SIGNATURE_DEF in asked.metadata_field:
+        if _SIGNATURE_DEF in request.metadata_field:
             made.metadata[_SIGNATURE_DEF].Pack(_signatures(version), deterministic=True)
-        if _BATCHING in asked.metadata_field:
+        if _BATCHING in request.metadata_field:
             made.metadata[_BATCHING].Pack(_decisions(version), deterministic=True)
         return made
 
-    def _status(self, _call: GrpcCall, asked: Any) -> Any:
-        spec = asked.model_spec
+    def _status(self, _call: GrpcCall, request: Any) -> Any:
+        spec = request.model_spec
         if not spec.name:
             raise BadRequest("model_spec.name is empty")
         choice = spec.WhichOneof("version_choice")
@@ -76,12 +76,12 @@ class Models:
             version.status.error_code, version.status.error_message = status.code, status.message
         return made
 
-    def _reload(self, call: GrpcCall, asked: Any) -> None:
+    def _reload(self, call: GrpcCall, request: Any) -> None:
         if not self._control:
             raise NotNow(
                 "models cannot be changed by callers: start the server with --allow_model_control"
             )
-        wanted = from_message(asked.config)
+        configs = from_message(request.config)
 
         def done(error: ServingError | None) -> None:
             if error is not None:
@@ -91,17 +91,17 @@ class Models:
                 made.status.error_code = 0
                 reply(call, made)
 
-        self._manager.reload(wanted, done)
+        self._manager.reload(configs, done)
 
 
 def _signatures(version: LoadedVersion) -> Any:
     signatures = message("tensorflow.serving.SignatureDefMap")()
     for signature in version.model.signatures.values():
-        told = signatures.signature_def[signature.name]
-        told.method_name = signature.method
+        definition = signatures.signature_def[signature.name]
+        definition.method_name = signature.method
         for specs, infos in (
-            (signature.inputs, told.inputs),
-            (signature.listed_outputs, told.outputs),
+            (signature.inputs, definition.inputs),
+            (signature.listed_outputs, definition.outputs),
         ):
             for spec in specs:
                 _describe(spec, infos[spec.name])

@@ -30,8 +30,8 @@ class OpenInference:
     def handlers(self) -> dict[str, Handler]:
         """The methods by name."""
         return {
-            "ServerLive": lambda _call, _asked: _make_message("ServerLiveResponse", live=True),
-            "ServerReady": lambda _call, _asked: _make_message(
+            "ServerLive": lambda _call, _request: _make_message("ServerLiveResponse", live=True),
+            "ServerReady": lambda _call, _request: _make_message(
                 "ServerReadyResponse", ready=self._manager.ready
             ),
             "ModelReady": self._model_ready,
@@ -42,7 +42,7 @@ class OpenInference:
             **self._repository.handlers,
         }
 
-    def _server(self, _call: GrpcCall, _asked: Any) -> Any:
+    def _server(self, _call: GrpcCall, _request: Any) -> Any:
         extensions = model_documents.EXTENSIONS
         return _make_message(
             "ServerMetadataResponse",
@@ -51,19 +51,19 @@ class OpenInference:
             extensions=extensions,
         )
 
-    def _model_ready(self, _call: GrpcCall, asked: Any) -> Any:
-        if not asked.name:
+    def _model_ready(self, _call: GrpcCall, request: Any) -> Any:
+        if not request.name:
             raise BadRequest("name is empty")
-        number = number_of(asked.version)
-        model = self._table.models.get(asked.name)
+        number = number_of(request.version)
+        model = self._table.models.get(request.name)
         ready = model is not None and (
             number in model.versions if number is not None else bool(model.versions)
         )
         return _make_message("ModelReadyResponse", ready=ready)
 
-    def _model(self, _call: GrpcCall, asked: Any) -> Any:
-        version = find(self._table, asked.name, asked.version)
-        ready = self._table.models[asked.name].versions
+    def _model(self, _call: GrpcCall, request: Any) -> Any:
+        version = find(self._table, request.name, request.version)
+        ready = self._table.models[request.name].versions
         document = model_documents.model_metadata(version, ready)
         document["parameters"] = {
             key: {"bool_param" if isinstance(value, bool) else "string_param": value}
@@ -71,12 +71,12 @@ class OpenInference:
         }
         return _make_message("ModelMetadataResponse", **document)
 
-    def _config(self, _call: GrpcCall, asked: Any) -> Any:
-        version = find(self._table, asked.name, asked.version)
+    def _config(self, _call: GrpcCall, request: Any) -> Any:
+        version = find(self._table, request.name, request.version)
         return _make_message("ModelConfigResponse", config=model_documents.model_config(version))
 
-    def _statistics(self, _call: GrpcCall, asked: Any) -> Any:
-        counted = statistics.of_models(self._table, asked.name, number_of(asked.version))
+    def _statistics(self, _call: GrpcCall, request: Any) -> Any:
+        counted = statistics.of_models(self._table, request.name, number_of(request.version))
         return _make_message("ModelStatisticsResponse", model_stats=counted)
 
 

@@ -54,19 +54,19 @@ class PredictPlan:
 class Target:
     """What a request asks of which model, whatever its inputs are."""
 
-    __slots__ = ("answer", "names", "signature", "version", "wanted")
+    __slots__ = ("answer", "names", "output_indices", "signature", "version")
 
     def __init__(
-        self, version: LoadedVersion, signature: Signature, wanted: tuple[int, ...]
+        self, version: LoadedVersion, signature: Signature, output_indices: tuple[int, ...]
     ) -> None:
         self.names = [spec.name for spec in signature.inputs]
         self.version = version
         self.signature = signature
-        self.wanted = wanted
+        self.output_indices = output_indices
         self.answer = self._answer(signature)
 
     def _answer(self, signature: Signature) -> PredictAnswer:
-        return PredictAnswer(signature, self.wanted, spec_of(self.version, signature))
+        return PredictAnswer(signature, self.output_indices, spec_of(self.version, signature))
 
     def plan(self, shapes: list[Shape]) -> PredictPlan:
         """The plan for inputs of these shapes, in the order of the signature, which takes them."""
@@ -142,13 +142,15 @@ class Prediction:
 
     def _read(self, call: GrpcCall, body: Received) -> None:
         """A request that is like none before."""
-        asked = parse_message("tensorflow.serving.PredictRequest", body[5:])
-        version = find(self._table, asked.model_spec)
-        signature = version.signature(asked.model_spec.signature_name).naming(asked.output_filter)
-        target = Target(version, signature, signature.wanted(asked.output_filter))
-        arrays = tensor_proto.arrays_of(signature, asked.inputs)
+        request = parse_message("tensorflow.serving.PredictRequest", body[5:])
+        version = find(self._table, request.model_spec)
+        signature = version.signature(request.model_spec.signature_name).naming(
+            request.output_filter
+        )
+        target = Target(version, signature, signature.output_indices(request.output_filter))
+        arrays = tensor_proto.arrays_of(signature, request.inputs)
         plan = target.plan([array.shape for array in arrays])
-        self._parts.learn(body, asked.inputs, dict(zip(target.names, arrays, strict=True)))
+        self._parts.learn(body, request.inputs, dict(zip(target.names, arrays, strict=True)))
         parts = self._parts.read(body)
         if (
             parts is not None

@@ -34,20 +34,22 @@ class Reflection:
 
     def answer(self, body: bytes) -> bytes:
         """The answer to one question."""
-        asked = parse_message(f"{self.package}.ServerReflectionRequest", body)
+        request = parse_message(f"{self.package}.ServerReflectionRequest", body)
         made = message(f"{self.package}.ServerReflectionResponse")(
-            valid_host=asked.host, original_request=asked
+            valid_host=request.host, original_request=request
         )
-        kind = asked.WhichOneof("message_request")
+        kind = request.WhichOneof("message_request")
         if kind == "list_services":
             for name in self._services:
                 made.list_services_response.service.add(name=name)
         elif kind in ("file_by_filename", "file_containing_symbol"):
-            self._file(kind, getattr(asked, kind), made)
+            self._file(kind, getattr(request, kind), made)
         elif kind == "all_extension_numbers_of_type" and _is_known(
-            asked.all_extension_numbers_of_type
+            request.all_extension_numbers_of_type
         ):
-            made.all_extension_numbers_response.base_type_name = asked.all_extension_numbers_of_type
+            made.all_extension_numbers_response.base_type_name = (
+                request.all_extension_numbers_of_type
+            )
         else:
             _refuse(
                 made,

@@ -32,26 +32,26 @@ class Repository:
             "RepositoryModelUnload": self._unload,
         }
 
-    def _index(self, _call: GrpcCall, asked: Any) -> Any:
-        _check_repository(asked)
-        entries = model_documents.repository_index(self._manager, only_ready=asked.ready)
+    def _index(self, _call: GrpcCall, request: Any) -> Any:
+        _check_repository(request)
+        entries = model_documents.repository_index(self._manager, only_ready=request.ready)
         return message(f"{self._package}.RepositoryIndexResponse")(models=entries)
 
-    def _load(self, call: GrpcCall, asked: Any) -> None:
-        self._check_allowed(asked)
-        self._manager.load(asked.model_name, self._done(call, "RepositoryModelLoadResponse"))
+    def _load(self, call: GrpcCall, request: Any) -> None:
+        self._check_allowed(request)
+        self._manager.load(request.model_name, self._done(call, "RepositoryModelLoadResponse"))
 
-    def _unload(self, call: GrpcCall, asked: Any) -> None:
-        self._check_allowed(asked)
-        self._manager.unload(asked.model_name, self._done(call, "RepositoryModelUnloadResponse"))
+    def _unload(self, call: GrpcCall, request: Any) -> None:
+        self._check_allowed(request)
+        self._manager.unload(request.model_name, self._done(call, "RepositoryModelUnloadResponse"))
 
-    def _check_allowed(self, asked: Any) -> None:
+    def _check_allowed(self, request: Any) -> None:
         if not self._control:
             raise NotNow(
                 "models cannot be changed by callers: start the server with --allow_model_control"
             )
-        _check_repository(asked)
-        for name in getattr(asked, "parameters", ()):  # MLServer's messages have none
+        _check_repository(request)
+        for name in getattr(request, "parameters", ()):  # MLServer's messages have none
             if name != "unload_dependents":
                 raise BadRequest(f"parameter {name!r} is not offered by this server")
 
@@ -65,8 +65,8 @@ class Repository:
         return done
 
 
-def _check_repository(asked: Any) -> None:
-    if asked.repository_name:
+def _check_repository(request: Any) -> None:
+    if request.repository_name:
         raise ModelNotFound(
-            f"there is no repository {asked.repository_name!r}; the only one has no name"
+            f"there is no repository {request.repository_name!r}; the only one has no name"
         )

@@ -64,26 +64,26 @@ class GrpcService:
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
         """See ``net.http2.service.Service``."""
-        head, told = Head(), dict(fields)
+        head, headers = Head(), dict(fields)
         if self._http is not None and not is_grpc(fields):
             head.http = self._http.understand(fields)
             return head
-        if told.get(b":method") != b"POST" or not told.get(b"content-type", b"").startswith(
+        if headers.get(b":method") != b"POST" or not headers.get(b"content-type", b"").startswith(
             b"application/grpc"
         ):
             # PROTOCOL-HTTP2.md: 415 for other content types, since a client of HTTP would take the
             # status 200 of a gRPC error for success.
-            status = "405" if told.get(b":method") != b"POST" else "415"
+            status = "405" if headers.get(b":method") != b"POST" else "415"
             head.refusal = literal(":status", status)
             return head
-        path = told.get(b":path", b"")
+        path = headers.get(b":path", b"")
         head.method = self._methods.get(path)
         head.stream = self._streams.get(path)
         if head.method is None and head.stream is None:
             head.refusal = _refusal(
                 Unsupported(f"there is no method {path.decode('ascii', 'replace')[:200]}")
             )
-        timeout = told.get(b"grpc-timeout")
+        timeout = headers.get(b"grpc-timeout")
         if timeout is not None:
             seconds = parse_timeout(timeout)
             if seconds is None:
@@ -94,7 +94,7 @@ class GrpcService:
                     head.refusal = _refusal(
                         TooLate("the deadline had passed when the request was sent")
                     )
-        head.encoding = told.get(b"grpc-encoding", b"identity")
+        head.encoding = headers.get(b"grpc-encoding", b"identity")
         if head.encoding not in (b"identity", b"gzip", b"deflate"):
             named = head.encoding.decode("ascii", "replace")[:50]
             head.refusal = _refusal(
@@ -184,7 +184,7 @@ class GrpcService:
         SlicedWork(
             inflater,
             defer=defer,
-            wanted=call.waits,
+            still_needed=call.waits,
             done=done,
             failed=lambda error: self._fail(call, error),
         ).run()

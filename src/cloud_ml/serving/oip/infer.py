@@ -24,15 +24,15 @@ MAX_SHAPES = 64
 class InferAnswer:
     """How requests that want the same outputs are answered."""
 
-    __slots__ = ("_described", "_lead", "_signature", "_wanted")
+    __slots__ = ("_described", "_lead", "_requested_outputs", "_signature")
 
     def __init__(
-        self, version: LoadedVersion, signature: Signature, wanted: list[RequestedOutput]
+        self, version: LoadedVersion, signature: Signature, requested_outputs: list[RequestedOutput]
     ) -> None:
         lead = {"model_name": version.name, "model_version": str(version.number)}
         self._lead = orjson.dumps(lead)[:-1]
         self._signature = signature
-        self._wanted = wanted
+        self._requested_outputs = requested_outputs
         self._described: dict[tuple[int, Shape], bytes] = {}
 
     def send(self, call: HttpCall, outcome: Outcome, first: int, rows: int) -> None:
@@ -40,11 +40,11 @@ class InferAnswer:
         self.write(call, outcome, first, rows, b"")
 
     def write(
-        self, call: HttpCall, outcome: Outcome, first: int, rows: int, told_id: bytes
+        self, call: HttpCall, outcome: Outcome, first: int, rows: int, id_member: bytes
     ) -> None:
-        """The same; ``told_id`` is the member of the document that repeats the id."""
-        told, raw = [], []
-        for place, binary in self._wanted:
+        """The same; ``id_member`` is the member of the document that repeats the id."""
+        parts, raw = [], []
+        for place, binary in self._requested_outputs:
             array, spec = outcome.arrays[place], self._signature.outputs[place]
             shape = (rows, *array.shape[1:]) if self._signature.batched else array.shape
             if binary:
@@ -56,10 +56,10 @@ class InferAnswer:
                 values = b'"data":' + json_answers.text(
                     self._rows(array, first, rows).reshape(-1), spec
                 )
-            told.append(
+            parts.append(
                 (self._described.get((place, shape)) or self._describe(place, shape)) + values
             )
-        text = b'%b%b,"outputs":[%b}]}' % (self._lead, told_id, b"},".join(told))
+        text = b'%b%b,"outputs":[%b}]}' % (self._lead, id_member, b"},".join(parts))
         if raw:
             fields = (
                 b"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %d\r\n"
@@ -87,16 +87,16 @@ class _Named:
 
     __slots__ = ("_answer", "_id")
 
-    def __init__(self, answer: InferAnswer, asked_id: str) -> None:
+    def __init__(self, answer: InferAnswer, request_id: str) -> None:
         self._answer = answer
-        self._id = b',"id":' + orjson.dumps(asked_id)
+        self._id = b',"id":' + orjson.dumps(request_id)
 
     def send(self, call: HttpCall, outcome: Outcome, first: int, rows: int) -> None:
         self._answer.write(call, outcome, first, rows, self._id)
 
 
-def _form(answer: InferAnswer, asked_id: str) -> InferAnswer | _Named:
-    return _Named(answer, asked_id) if asked_id else answer
+def _form(answer: InferAnswer, request_id: str) -> InferAnswer | _Named:
+    return _Named(answer, request_id) if request_id else answer
 
 
 def _flat(outcome: Outcome, place: int, spec: TensorSpec, first: int, rows: int) -> bytes:
@@ -133,24 +133,27 @@ class Infer:
             if template is not None and template.run(call, known):
                 return
         version = self._table.find(*self._choice)
-        asked = requests.split(body, self._length)
-        asked_id, told = asked.document.get("id", ""), requests.parameters_of(asked.document)
-        if type(asked_id) is not str:
+        infer_body = requests.split(body, self._length)
+        request_id, parameters = (
+            infer_body.document.get("id", ""),
+            requests.parameters_of(infer_body.document),
+        )
+        if type(request_id) is not str:
             raise BadRequest("'id' is no string")
-        infer_parameters.check_parameters("the request", told)
-        call_s = infer_parameters.timeout_of(told)
-        signature = version.signature(infer_parameters.signature_name_of(told))
-        signature, wanted = requests.outputs(signature, asked)
-        shapes, tensors = requests.tensors(signature, asked)
+        infer_parameters.check_parameters("the request", parameters)
+        call_s = infer_parameters.timeout_of(parameters)
+        signature = version.signature(infer_parameters.signature_name_of(parameters))
+        signature, requested_outputs = requests.outputs(signature, infer_body)
+        shapes, tensors = requests.tensors(signature, infer_body)
         signature, rows, tails = version.arrange(signature, shapes)
         if call_s:
             call.within(call_s)
-        answer = InferAnswer(version, signature, wanted)
+        answer = InferAnswer(version, signature, requested_outputs)
         if known is not None:
             plan = Plan(
                 version.batcher(signature).submit, partial(_form, answer), rows, tails, call_s
             )
             self._templates.learn(self._choice, known, signature, shapes, plan)
         version.submit(
-            signature, Request(call, _form(answer, asked_id), tensors, rows, call.deadline), tails
+            signature, Request(call, _form(answer, request_id), tensors, rows, call.deadline), tails
         )

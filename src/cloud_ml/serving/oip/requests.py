@@ -17,7 +17,7 @@ _numbers = Numbers()
 
 
 class RequestedOutput(NamedTuple):
-    """An output that was asked for: its place in the signature, and whether its values come as
+    """An output that was infer_body for: its place in the signature, and whether its values come as
     bytes.
     """
 
@@ -25,7 +25,7 @@ class RequestedOutput(NamedTuple):
     binary: bool
 
 
-class Asked(NamedTuple):
+class InferBody(NamedTuple):
     """A document, the lists of numbers that were left out of it (in place of each is its
     number), and what follows.
     """
@@ -35,25 +35,28 @@ class Asked(NamedTuple):
     rest: bytes
 
 
-def split(body: bytes, told: str | None) -> Asked:
-    """The parts of a body; ``told`` is ``Inference-Header-Content-Length``.
+def split(body: bytes, header_length: str | None) -> InferBody:
+    """The parts of a body; ``header_length`` is ``Inference-Header-Content-Length``.
 
     Raises:
         BadRequest: where the length or the document is wrong.
     """
     text, rest = body, b""
-    if told is not None:
+    if header_length is not None:
         # `int` refuses more than 4,300 digits with a ValueError (CVE-2020-10735).
-        if not (told.isascii() and told.isdigit() and len(told) < 19) or int(told) > len(body):
+        if not (
+            header_length.isascii() and header_length.isdigit() and len(header_length) < 19
+        ) or int(header_length) > len(body):
             raise BadRequest(
-                f"Inference-Header-Content-Length is {told[:30]!r}, the body has {len(body)} bytes"
+                f"Inference-Header-Content-Length is {header_length[:30]!r}, "
+                f"the body has {len(body)} bytes"
             )
-        text, rest = body[: int(told)], body[int(told) :]
+        text, rest = body[: int(header_length)], body[int(header_length) :]
     if len(text) >= WORTH:
         short, lists = _without_lists(text)
         if lists:
-            return Asked(json_documents.document(short, *_KEYS), lists, rest)
-    return Asked(json_documents.document(text, *_KEYS), [], rest)
+            return InferBody(json_documents.document(short, *_KEYS), lists, rest)
+    return InferBody(json_documents.document(text, *_KEYS), [], rest)
 
 
 def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
@@ -89,13 +92,13 @@ def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
     return (text, []) if b"\\u00" in short else (short, lists)
 
 
-def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list[Values]]:
+def tensors(signature: Signature, infer_body: InferBody) -> tuple[tuple[Shape, ...], list[Values]]:
     """The inputs in the order of the signature.
 
     Raises:
         BadRequest: for what the signature does not take.
     """
-    given = asked.document.get("inputs")
+    given = infer_body.document.get("inputs")
     if type(given) is not list or not all(type(each) is dict for each in given):
         raise BadRequest(f"'inputs' is not a list of objects: {signature}")
     named: dict[str, tuple[Shape, Values]] = {}
@@ -110,32 +113,35 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
             signature.check_names({str(other.get("name")): other for other in given})
             continue
         shape = _shape(each, spec, signature)
-        told = parameters_of(each)
-        if told:
-            check_parameters(f"input {name!r}", told)
-        size = told.get("binary_data_size")
+        parameters = parameters_of(each)
+        if parameters:
+            check_parameters(f"input {name!r}", parameters)
+        size = parameters.get("binary_data_size")
         if size is None:
             lists_read += 1
-            named[name] = shape, _read_list(each.get("data"), asked.lists, spec, signature, shape)
+            named[name] = (
+                shape,
+                _read_list(each.get("data"), infer_body.lists, spec, signature, shape),
+            )
             continue
-        _check_size(each, size, len(asked.rest) - at)
-        named[name] = shape, raw_tensors.read(asked.rest[at : at + size], spec, shape)
+        _check_size(each, size, len(infer_body.rest) - at)
+        named[name] = shape, raw_tensors.read(infer_body.rest[at : at + size], spec, shape)
         at += size
-    if lists_read < len(asked.lists) or at != len(asked.rest):
-        _check_rest(asked, lists_read, at)
+    if lists_read < len(infer_body.lists) or at != len(infer_body.rest):
+        _check_rest(infer_body, lists_read, at)
     signature.check_names(named)
     ordered = [named[spec.name] for spec in signature.inputs]
     return tuple(shape for shape, _ in ordered), [given for _, given in ordered]
 
 
-def _check_rest(asked: Asked, lists_read: int, bytes_read: int) -> None:
+def _check_rest(infer_body: InferBody, lists_read: int, bytes_read: int) -> None:
     """Refuse the parts of a body that belong to no input, unless these are JSON that was passed
     over: the same key twice, or elsewhere.
     """
-    for text in asked.lists if lists_read < len(asked.lists) else ():
+    for text in infer_body.lists if lists_read < len(infer_body.lists) else ():
         _list_of(text)
-    if bytes_read != len(asked.rest):
-        raise BadRequest(f"{len(asked.rest) - bytes_read} bytes after the tensors belong to none")
+    if bytes_read != len(infer_body.rest):
+        raise BadRequest(f"{len(infer_body.rest) - bytes_read} bytes after the tensors belong to none")
 
 
 def _check_size(each: dict[str, Any], size: Any, left: int) -> None:
@@ -150,9 +156,10 @@ def _shape(each: dict[str, Any], spec: TensorSpec, signature: Signature) -> Shap
     shape, datatype = each.get("shape"), each.get("datatype")
     if datatype != spec.dtype.oip:
         known = dtypes.BY_OIP.get(datatype) if type(datatype) is str else None
-        told = f"{known}" if known is not None else f"of datatype {datatype!r}"
+        datatype_text = f"{known}" if known is not None else f"of datatype {datatype!r}"
         raise BadRequest(
-            f"input {spec.name!r} is {told}, not {spec.dtype} ({spec.dtype.oip}): {signature}"
+            f"input {spec.name!r} is {datatype_text}, not {spec.dtype} "
+            f"({spec.dtype.oip}): {signature}"
         )
     if type(shape) is not list or not all(
         type(size) is int and 0 <= size < 1 << 40 for size in shape
@@ -180,15 +187,16 @@ def _read_list(
         data = _list_of(lists[data])
     if type(data) is not list:
         raise BadRequest(f"{where} has no list of data and no binary_data_size: {signature}")
-    told, values = json_documents.tensor(data, spec, signature, where)
-    if told != shape:
+    data_shape, values = json_documents.tensor(data, spec, signature, where)
+    if data_shape != shape:
         size = 1
-        for each in told:
+        for each in data_shape:
             size *= each
         _check_count(size, count, shape, spec, signature)
-        if len(told) != 1:
+        if len(data_shape) != 1:
             raise BadRequest(
-                f"{where} has data of shape {list(told)}, its shape is {list(shape)}: {signature}"
+                f"{where} has data of shape {list(data_shape)}, "
+                f"its shape is {list(shape)}: {signature}"
             )
     return json_documents.shape_values(shape, values, spec.dtype)
 
@@ -212,35 +220,35 @@ def parameters_of(each: dict[str, Any]) -> dict[str, Any]:
     Raises:
         BadRequest: where they are no object.
     """
-    told = each.get("parameters", _NO_PARAMETERS)
-    if told is None:
+    parameters = each.get("parameters", _NO_PARAMETERS)
+    if parameters is None:
         return _NO_PARAMETERS
-    if type(told) is not dict:
+    if type(parameters) is not dict:
         raise BadRequest("'parameters' is not an object")
-    return told
+    return parameters
 
 
-def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[RequestedOutput]]:
+def outputs(signature: Signature, infer_body: InferBody) -> tuple[Signature, list[RequestedOutput]]:
     """What is wanted back, and the signature that gives it.
 
     Raises:
         BadRequest: for an output that there is not.
     """
-    usual = parameters_of(asked.document).get("binary_data_output", False) is True
-    given = asked.document.get("outputs") or []
+    usual = parameters_of(infer_body.document).get("binary_data_output", False) is True
+    given = infer_body.document.get("outputs") or []
     if type(given) is not list or not all(
         type(each) is dict and type(each.get("name")) is str for each in given
     ):
         raise BadRequest(f"'outputs' is not a list of objects with names: {signature}")
     ways = []
     for each in given:
-        told = parameters_of(each)
-        if told:
-            check_parameters(f"output {each['name']!r}", told)
-        ways.append(told.get("binary_data", usual) is True)
+        parameters = parameters_of(each)
+        if parameters:
+            check_parameters(f"output {each['name']!r}", parameters)
+        ways.append(parameters.get("binary_data", usual) is True)
     names = [each["name"] for each in given]
     signature = signature.naming(names)
-    places = signature.wanted(names)
+    places = signature.output_indices(names)
     return signature, [
         RequestedOutput(place, way)
         for place, way in zip(places, ways or [usual] * len(places), strict=True)

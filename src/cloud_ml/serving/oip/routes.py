@@ -114,8 +114,8 @@ class _Change:
         self._name = name
 
     def __call__(self, call: HttpCall, body: bytes) -> None:
-        told = document(body).get("parameters") or {} if body else {}
-        for name in told:
+        parameters = document(body).get("parameters") or {} if body else {}
+        for name in parameters:
             if name != "unload_dependents":
                 raise BadRequest(f"parameter {name!r} is not offered by this server")
 
@@ -168,8 +168,8 @@ class _ModelReady:
         try:
             version = self._table.find(*self._choice)
         except NotReady as error:
-            told = {"name": self._choice.name, "ready": False, "error": error.message}
-            call.json(orjson.dumps(told), error.http)
+            answer = {"name": self._choice.name, "ready": False, "error": error.message}
+            call.json(orjson.dumps(answer), error.http)
         else:
             call.json(orjson.dumps({"name": version.name, "ready": True}))
 

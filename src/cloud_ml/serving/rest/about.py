@@ -28,7 +28,7 @@ class Status:
         name, number, label = self._choice
         if label is not None:
             number = self._table.find(name, None, label).number
-        told = [
+        states = [
             {
                 "version": str(each.number),
                 "state": each.phase.name,
@@ -36,7 +36,7 @@ class Status:
             }
             for each in self._manager.statuses(name, number)
         ]
-        call.json(_pretty({"model_version_status": told}))
+        call.json(_pretty({"model_version_status": states}))
 
 
 class Metadata:

@@ -36,9 +36,9 @@ class InferExamples:
 
     def __call__(self, call: HttpCall, body: bytes) -> None:
         """See ``rest.service.Answer``."""
-        asked = document(body, *_KEYS)
+        fields = document(body, *_KEYS)
         version = self._table.find(*self._choice)
-        name = asked.get("signature_name", "")
+        name = fields.get("signature_name", "")
         if type(name) is not str:
             raise BadRequest("'signature_name' is no string")
         try:
@@ -46,7 +46,7 @@ class InferExamples:
         except ModelNotFound as error:
             raise BadRequest(error.message) from error  # as TensorFlow Serving's REST says it
         examples.check(signature, self._method)
-        arrays = examples.tensors(signature, examples.examples_of(_input(asked)))
+        arrays = examples.tensors(signature, examples.examples_of(_input(fields)))
         rows, tails = rows_and_tails(signature, [array.shape for array in arrays])
         form = _Answer(signature, self._method)
         version.submit(signature, Request(call, form, arrays, rows, call.deadline), tails)
@@ -63,7 +63,7 @@ class _Answer:
         """See ``batching.Form``."""
         count = rows if self._signature.batched else len(outcome.arrays[0])
         if self._method == CLASSIFY:
-            told = [
+            results = [
                 b"[%b]"
                 % b",".join(
                     b"[%b,%b]" % (orjson.dumps(label), _number(score)) for label, score in row
@@ -71,29 +71,29 @@ class _Answer:
                 for row in examples.classifications(self._signature, outcome, first, count)
             ]
         else:
-            told = [
+            results = [
                 _number(value)
                 for value in examples.regressions(self._signature, outcome, first, count)
             ]
-        call.json(b'{"results":[%b]}' % b",".join(told))
+        call.json(b'{"results":[%b]}' % b",".join(results))
 
 
 def _number(value: float) -> bytes:
     return json_answers.numbers(np.asarray(value, np.float32))
 
 
-def _input(asked: dict[str, Any]) -> Any:
+def _input(fields: dict[str, Any]) -> Any:
     """An ``Input`` message.
 
     Raises:
         BadRequest: where a feature cannot be meant.
     """
-    given = asked.get("examples")
+    given = fields.get("examples")
     if type(given) is not list or not given:
         raise BadRequest("'examples' is not a list of one example or more")
     made = message("tensorflow.serving.Input")()
-    if "context" in asked:
-        _fill(made.example_list_with_context.context, asked["context"], "context")
+    if "context" in fields:
+        _fill(made.example_list_with_context.context, fields["context"], "context")
         into = made.example_list_with_context.examples
     else:
         into = made.example_list.examples

@@ -65,20 +65,20 @@ class _JsonInvocation:
         self._name = name
 
     def __call__(self, call: HttpCall, body: bytes) -> None:
-        asked = document(body, *_KEYS)
-        forms = [form for form in _FORMS if form in asked]
+        fields = document(body, *_KEYS)
+        forms = [form for form in _FORMS if form in fields]
         if len(forms) != 1:
             raise BadRequest(
                 f"the body has {' and '.join(forms) or 'none'} of {', '.join(_FORMS)}; it takes one"
             )
-        unknown = [key for key in asked if key not in (*_FORMS, "params")]
+        unknown = [key for key in fields if key not in (*_FORMS, "params")]
         if unknown:
             raise BadRequest(
                 f"the body has {unknown[0]!r}; allowed: {', '.join(_FORMS)} and params"
             )
         version = _version(self._table, self._name)
-        signature = version.signature(_signature_name(asked.get("params")))
-        _submit(call, version, signature, _tensors(signature, forms[0], asked[forms[0]], body))
+        signature = version.signature(_signature_name(fields.get("params")))
+        _submit(call, version, signature, _tensors(signature, forms[0], fields[forms[0]], body))
 
 
 class _CsvInvocation:

@@ -181,8 +181,8 @@ class RestPlan:
         outputs = list(zip(self.signature.outputs, arrays, strict=True))
         sizes = {array.shape[0] if array.ndim else -1 for array in arrays}
         if len(sizes) != 1 or -1 in sizes:
-            told = ", ".join(f"{spec.name!r} {list(array.shape)}" for spec, array in outputs)
-            raise BadRequest(f"outputs differ in their number of rows: {told}; ask by 'inputs'")
+            shapes = ", ".join(f"{spec.name!r} {list(array.shape)}" for spec, array in outputs)
+            raise BadRequest(f"outputs differ in their number of rows: {shapes}; ask by 'inputs'")
         texts = [json_answers.rows(array, spec) for spec, array in outputs]
         return b'{"predictions":[%b]}' % b",".join(
             [self._row % each for each in zip(*texts, strict=True)]
@@ -261,29 +261,29 @@ def _read_body(body: bytes) -> tuple[str, str, Any, bool]:
     """The signature, whether by rows or by columns, the values, and whether it is certain that no
     name is there twice.
     """
-    asked = json_documents.parse_object(body)
+    fields = json_documents.parse_object(body)
     quotes = body.count(b'"')
     # As many strings as there are names: none of them can be there twice.
-    once = quotes == 2 * len(asked) or quotes == 2 * _names(asked)
+    once = quotes == 2 * len(fields) or quotes == 2 * _names(fields)
     if not once:
         json_documents.check_once(body, *_KEYS)
-    form = ROWS if ROWS in asked else COLUMNS
-    if form not in asked or (form == ROWS and COLUMNS in asked):
+    form = ROWS if ROWS in fields else COLUMNS
+    if form not in fields or (form == ROWS and COLUMNS in fields):
         raise BadRequest(
             "the body has neither or both of 'instances' and 'inputs'; it takes one of them"
         )
-    name = asked.get("signature_name", "")
+    name = fields.get("signature_name", "")
     if type(name) is not str:
         raise BadRequest("'signature_name' is no string")
-    return name, form, asked[form], once
+    return name, form, fields[form], once
 
 
-def _names(asked: dict[str, Any]) -> int:
+def _names(fields: dict[str, Any]) -> int:
     """The names in a body whose rows are alike. If it has no more strings, no name is there
     twice.
     """
-    value = asked.get(ROWS) or asked.get(COLUMNS)
-    names = len(asked) + ("signature_name" in asked)
+    value = fields.get(ROWS) or fields.get(COLUMNS)
+    names = len(fields) + ("signature_name" in fields)
     if type(value) is dict:
         return names + len(value)
     if type(value) is list and value and type(value[0]) is dict:

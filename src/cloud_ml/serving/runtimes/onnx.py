@@ -70,12 +70,12 @@ class OnnxModel:
         }
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
-        run, given, wanted = self._run[signature.name]
+        run, given, output_names = self._run[signature.name]
         if signature.name in self._with_text:
             inputs = [
                 _text(spec, each) for spec, each in zip(signature.inputs, inputs, strict=True)
             ]
-        made: Sequence[Array] = run(wanted, dict(zip(given, inputs, strict=True)))
+        made: Sequence[Array] = run(output_names, dict(zip(given, inputs, strict=True)))
         return made
 
     def close(self) -> None:
@@ -129,10 +129,10 @@ def _describe_signature(name: str, made: Any) -> Signature:
 def _spec(node: Any) -> TensorSpec:
     dtype = _TYPES.get(node.type)
     if dtype is None:
-        said = f"{node.name!r} is a {node.type}, which no protocol here carries"
+        message = f"{node.name!r} is a {node.type}, which no protocol here carries"
         if node.type.startswith("seq(map("):  # as skl2onnx makes it of probabilities
-            said += "; convert the model with options={'zipmap': False}, so that it is a tensor"
-        raise ModelFailed(said)
+            message += "; convert the model with options={'zipmap': False}, so that it is a tensor"
+        raise ModelFailed(message)
     shape = tuple(size if isinstance(size, int) and size >= 0 else -1 for size in node.shape)
     return TensorSpec(node.name, dtype, shape, inner=node.name)
 

@@ -108,15 +108,17 @@ def _with_batching(instance: Any, signatures: dict[str, Signature]) -> dict[str,
     Raises:
         ModelFailed: where that is neither yes nor no.
     """
-    said = getattr(instance, "batching", None)
-    if said is None:
+    batching = getattr(instance, "batching", None)
+    if batching is None:
         return signatures
-    by_name = dict(said) if isinstance(said, Mapping) else dict.fromkeys(signatures, said)
+    by_name = (
+        dict(batching) if isinstance(batching, Mapping) else dict.fromkeys(signatures, batching)
+    )
     for name, value in by_name.items():
         if name not in signatures or not isinstance(value, bool):
             known = ", ".join(sorted(signatures))
             raise ModelFailed(
-                f"attribute batching of the class is {said!r}; True or False is allowed, or "
+                f"attribute batching of the class is {batching!r}; True or False is allowed, or "
                 f"one for {known}"
             )
     return {

@@ -63,8 +63,8 @@ def parse(document: Any) -> dict[str, Signature]:
     return {str(name): _signature(str(name), each) for name, each in document.items()}
 
 
-def _signature(name: str, told: Any) -> Signature:
-    if not isinstance(told, Mapping) or not {"inputs"} <= set(told) <= {
+def _signature(name: str, definition: Any) -> Signature:
+    if not isinstance(definition, Mapping) or not {"inputs"} <= set(definition) <= {
         "inputs",
         "outputs",
         "batching",
@@ -72,9 +72,9 @@ def _signature(name: str, told: Any) -> Signature:
         raise ModelFailed(
             f"{FILE}: {name}: inputs, outputs and batching are known, inputs are required"
         )
-    inputs = _tensors(f"{name}.inputs", told["inputs"])
-    outputs = _tensors(f"{name}.outputs", told["outputs"]) if "outputs" in told else ()
-    made, batching = Signature(name, inputs, outputs), told.get("batching")
+    inputs = _tensors(f"{name}.inputs", definition["inputs"])
+    outputs = _tensors(f"{name}.outputs", definition["outputs"]) if "outputs" in definition else ()
+    made, batching = Signature(name, inputs, outputs), definition.get("batching")
     if batching is None:
         return made
     if not isinstance(batching, bool):
@@ -82,24 +82,29 @@ def _signature(name: str, told: Any) -> Signature:
     return made.decided(BatchingDecision(batching, "model", f"{FILE} says so"))
 
 
-def _tensors(where: str, told: Any) -> tuple[TensorSpec, ...]:
-    if not isinstance(told, list) or not told:
+def _tensors(where: str, definitions: Any) -> tuple[TensorSpec, ...]:
+    if not isinstance(definitions, list) or not definitions:
         raise ModelFailed(f"{FILE}: {where}: a list of tensors is expected")
-    made = tuple(_tensor(f"{where}[{place}]", each) for place, each in enumerate(told))
+    made = tuple(_tensor(f"{where}[{place}]", each) for place, each in enumerate(definitions))
     if len({each.name for each in made}) != len(made):
         raise ModelFailed(f"{FILE}: {where}: a name is there twice")
     return made
 
 
-def _tensor(where: str, told: Any) -> TensorSpec:
-    if not isinstance(told, Mapping) or set(told) != {"name", "dtype", "shape"}:
+def _tensor(where: str, definition: Any) -> TensorSpec:
+    if not isinstance(definition, Mapping) or set(definition) != {"name", "dtype", "shape"}:
         raise ModelFailed(f"{FILE}: {where}: name, dtype and shape are expected, nothing else")
-    name, shape, dtype = told["name"], told["shape"], dtypes.BY_NAME.get(str(told["dtype"]))
+    name, shape, dtype = (
+        definition["name"],
+        definition["shape"],
+        dtypes.BY_NAME.get(str(definition["dtype"])),
+    )
     if not isinstance(name, str) or not name:
         raise ModelFailed(f"{FILE}: {where}.name is {name!r}, text is expected")
     if dtype is None:
         raise ModelFailed(
-            f"{FILE}: {where}.dtype is {told['dtype']!r}; known are {', '.join(dtypes.BY_NAME)}"
+            f"{FILE}: {where}.dtype is {definition['dtype']!r}; "
+            f"known are {', '.join(dtypes.BY_NAME)}"
         )
     if not isinstance(shape, list) or any(type(size) is not int or size < -1 for size in shape):
         raise ModelFailed(

@@ -39,14 +39,14 @@ class TfliteModel:
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         shapes = [each.shape for each in inputs]
         if shapes != self._shapes:
-            for told, shape in zip(self._given, shapes, strict=True):
-                self._interpreter.resize_tensor_input(told["index"], shape)
+            for details, shape in zip(self._given, shapes, strict=True):
+                self._interpreter.resize_tensor_input(details["index"], shape)
             self._interpreter.allocate_tensors()
             self._shapes = shapes
-        for told, array in zip(self._given, inputs, strict=True):
-            self._interpreter.set_tensor(told["index"], array)
+        for details, array in zip(self._given, inputs, strict=True):
+            self._interpreter.set_tensor(details["index"], array)
         self._interpreter.invoke()
-        return [np.array(self._interpreter.get_tensor(told["index"])) for told in self._made]
+        return [np.array(self._interpreter.get_tensor(details["index"])) for details in self._made]
 
     def close(self) -> None:
         self._interpreter = None
@@ -79,8 +79,8 @@ def _interpreter() -> Any:
         return import_framework("tensorflow.lite.python.interpreter").Interpreter
 
 
-def _spec(told: Any) -> TensorSpec:
-    dtype = dtypes.BY_NAME.get(np.dtype(told["dtype"]).name) or dtypes.STRING
-    shape = tuple(int(size) for size in told["shape_signature"])
-    name = told["name"].removeprefix("serving_default_").partition(":")[0]
+def _spec(details: Any) -> TensorSpec:
+    dtype = dtypes.BY_NAME.get(np.dtype(details["dtype"]).name) or dtypes.STRING
+    shape = tuple(int(size) for size in details["shape_signature"])
+    name = details["name"].removeprefix("serving_default_").partition(":")[0]
     return TensorSpec(name, dtype, shape, inner=name)

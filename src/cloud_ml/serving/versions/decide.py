@@ -53,7 +53,7 @@ class Steps:
 
 
 def decide(
-    wanted: Mapping[int, str],
+    desired: Mapping[int, str],
     versions: Mapping[int, State],
     now: float,
     slots: int,
@@ -66,7 +66,7 @@ def decide(
     as a whole. So a version that cannot be loaded takes nothing away.
 
     Args:
-        wanted: the versions that shall answer, with the prints of their files.
+        desired: the versions that shall answer, with the prints of their files.
         versions: those that are known, whatever became of them.
         now: on the clock of ``retry_at``.
         slots: how many may begin to load now.
@@ -75,9 +75,9 @@ def decide(
     load: list[int] = []
     queue: list[int] = []
     again: list[float] = []
-    for number in sorted(wanted, reverse=True):
+    for number in sorted(desired, reverse=True):
         state = versions.get(number)
-        if state is not None and not _due(state, wanted[number], now):
+        if state is not None and not _due(state, desired[number], now):
             if state.phase is Phase.END and state.retry_at is not None:
                 again.append(state.retry_at)
             continue
@@ -85,9 +85,9 @@ def decide(
             load.append(number)
         elif state is None or state.phase is Phase.END:
             queue.append(number)
-    unwanted = sorted(versions.keys() - wanted.keys())
+    unwanted = sorted(versions.keys() - desired.keys())
     ready = _in(Phase.AVAILABLE, versions)
-    leave = tuple(n for n in unwanted if n in ready) if gone or ready & wanted.keys() else ()
+    leave = tuple(n for n in unwanted if n in ready) if gone or ready & desired.keys() else ()
     end = tuple(n for n in unwanted if versions[n].phase is Phase.START)
     return Steps(tuple(load), tuple(queue), leave, end, min(again, default=None))
 
@@ -108,7 +108,7 @@ def _in(phase: Phase, versions: Mapping[int, State]) -> set[int]:
 
 
 def labels(
-    wanted: Mapping[str, int],
+    desired: Mapping[str, int],
     current: Mapping[str, int],
     ready: Collection[int],
     *,
@@ -121,7 +121,7 @@ def labels(
     from one that does.
     """
     made = {}
-    for label, number in wanted.items():
+    for label, number in desired.items():
         before = current.get(label)
         if number in ready:
             made[label] = number

@@ -112,12 +112,12 @@ def _walk(path: Path) -> Folder | None:
                     if entry.is_dir():
                         todo.append(Path(entry.path))
                         continue
-                    told = entry.stat()
+                    info = entry.stat()
                     # Copies that keep times (`cp -p`, `rsync -t`, tar) come with an old mtime.
                     # Nobody can set ctime.
-                    files, size, newest = files + 1, size + told.st_size, max(newest, told.st_ctime)
+                    files, size, newest = files + 1, size + info.st_size, max(newest, info.st_ctime)
                     seen.update(
-                        f"{entry.path}\0{told.st_size}\0{told.st_mtime_ns}\0{told.st_ino}\0".encode(
+                        f"{entry.path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}\0".encode(
                             errors="replace"
                         )
                     )

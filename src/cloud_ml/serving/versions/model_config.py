@@ -142,14 +142,14 @@ def _model(config: Any) -> ModelConfig:
 
 
 def _policy(config: Any) -> VersionPolicy:
-    told = config.model_version_policy
-    choice = told.WhichOneof("policy_choice")
+    policy = config.model_version_policy
+    choice = policy.WhichOneof("policy_choice")
     if choice == "all":
         return AllVersions()
     if choice == "specific":
-        if not told.specific.versions:
+        if not policy.specific.versions:
             raise BadRequest(
                 f"model_version_policy of model {config.name!r} is specific and names no versions"
             )
-        return Specific(frozenset(told.specific.versions))
-    return Latest(told.latest.num_versions or 1)
+        return Specific(frozenset(policy.specific.versions))
+    return Latest(policy.latest.num_versions or 1)

@@ -87,7 +87,7 @@ class ModelRecord:
         before = {**self.seen.whole, **self.seen.growing}
         return Interest(self.config.policy, loaded, self.failed, before)
 
-    def wanted(self) -> dict[int, str]:
+    def desired_versions(self) -> dict[int, str]:
         """The versions that shall answer, with the prints of their files.
 
         What runs stays where the folder shows nothing at all: an emptied or unreachable disk takes
@@ -141,7 +141,7 @@ class ModelRecord:
             return False
         return all(
             number in self.failed and self.records[number].retry_at is None
-            for number in self.wanted()
+            for number in self.desired_versions()
         )
 
     @property

@@ -187,19 +187,19 @@ class VersionManager:
                 label: number for label, number in config.labels.items() if number not in ready
             }
             if missing and not self._rules.labels_for_unavailable:
-                told = ", ".join(
+                labels_text = ", ".join(
                     f"{label!r} to version {number}" for label, number in missing.items()
                 )
                 return NotNow(
                     f"model {name!r}: a label can be given to a version that answers only, "
-                    f"not {told}"
+                    f"not {labels_text}"
                 )
         return None
 
     def _explain_failure(self, name: str) -> ServingError | None:
         model = self._models.get(name)
         if model is None or (
-            model.numbers(Phase.AVAILABLE) and not model.failed & model.wanted().keys()
+            model.numbers(Phase.AVAILABLE) and not model.failed & model.desired_versions().keys()
         ):
             return None
         return ModelFailed(f"model {name!r}: {model.why_not}")
@@ -274,7 +274,9 @@ class VersionManager:
             for each in self._models.values()
         )
         now = self._runner.now()
-        steps = decide(model.wanted(), model.states(), now, slots, gone=model.gone or model.off)
+        steps = decide(
+            model.desired_versions(), model.states(), now, slots, gone=model.gone or model.off
+        )
         for number in steps.queue:
             model.records.setdefault(number, Record(number)).phase = Phase.START
         for number in steps.load:
@@ -384,7 +386,7 @@ class VersionManager:
         if before is not None:
             self._drain(model, before, lambda: None)
         record.phase = Phase.AVAILABLE
-        if record.number in model.wanted():
+        if record.number in model.desired_versions():
             self._table.put(record.loaded)
             log.info("model %s version %s is ready", model.config.name, record.number)
         else:

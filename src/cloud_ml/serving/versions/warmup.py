@@ -52,13 +52,13 @@ def warm_up(model: Model, folder: Path, seen: list[tuple[str, list[Array]]] | No
                 if seen is not None and len(seen) < SEEN:
                     seen.append((signature.name, arrays))
         except Exception as error:
-            told = (
+            cause = (
                 error.message
                 if isinstance(error, ServingError)
                 else f"{type(error).__name__}: {error}"
             )
             raise ModelFailed(
-                f"warm-up request {runs + 1} of {name} failed: {told}"[:2000]
+                f"warm-up request {runs + 1} of {name} failed: {cause}"[:2000]
             ) from error
     return runs or sum(_made_up(model, signature) for signature in model.signatures.values())
 
@@ -98,20 +98,20 @@ def _read_records(signatures: Mapping[str, Signature], path: Path) -> Iterator[_
     for number, data in enumerate(records(path)):
         if number >= MOST:
             return
-        told = log_type.FromString(data)
-        kind = told.WhichOneof("log_type")
+        record = log_type.FromString(data)
+        kind = record.WhichOneof("log_type")
         if kind == "predict_log":
-            asked = told.predict_log.request
-            signature = _signature(signatures, asked.model_spec.signature_name)
-            yield signature, tensor_proto.arrays_of(signature, asked.inputs)
+            request = record.predict_log.request
+            signature = _signature(signatures, request.model_spec.signature_name)
+            yield signature, tensor_proto.arrays_of(signature, request.inputs)
         elif kind in ("classify_log", "regress_log"):
             yield _of_examples(
-                signatures, getattr(told, kind).request, CLASSIFY if kind[0] == "c" else REGRESS
+                signatures, getattr(record, kind).request, CLASSIFY if kind[0] == "c" else REGRESS
             )
         elif kind == "multi_inference_log":
-            asked = told.multi_inference_log.request
-            serialized = examples.as_tensor(examples.examples_of(asked.input))
-            for task in asked.tasks:
+            request = record.multi_inference_log.request
+            serialized = examples.as_tensor(examples.examples_of(request.input))
+            for task in request.tasks:
                 yield _signature(signatures, task.model_spec.signature_name), [serialized]
         else:
             raise BadRequest(
@@ -120,17 +120,17 @@ def _read_records(signatures: Mapping[str, Signature], path: Path) -> Iterator[_
             )
 
 
-def _of_examples(signatures: Mapping[str, Signature], asked: Any, method: str) -> _Run:
-    signature = _signature(signatures, asked.model_spec.signature_name)
+def _of_examples(signatures: Mapping[str, Signature], request: Any, method: str) -> _Run:
+    signature = _signature(signatures, request.model_spec.signature_name)
     examples.check(signature, method)
-    return signature, [examples.as_tensor(examples.examples_of(asked.input))]
+    return signature, [examples.as_tensor(examples.examples_of(request.input))]
 
 
 def _read_documents(signatures: Mapping[str, Signature], path: Path) -> Iterator[_Run]:
     if path.stat().st_size > LARGEST:
         raise BadRequest(f"the file is larger than {LARGEST} bytes")
-    told = orjson.loads(path.read_bytes())
-    for each in (told if isinstance(told, list) else [told])[:MOST]:
+    content = orjson.loads(path.read_bytes())
+    for each in (content if isinstance(content, list) else [content])[:MOST]:
         inputs = each.get("inputs") if isinstance(each, dict) else None
         if not isinstance(inputs, dict):
             raise BadRequest(

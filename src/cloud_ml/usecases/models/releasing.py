@@ -57,7 +57,10 @@ class Releasing:
             self._refuse(record, error, once)
         if after != record.spec:
             _check_answers(record)
-        message = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
+        message = (
+            f"release {after.template} is served instead of {record.spec.template}, "
+            f"promoted by {caller.user}"
+        )
 
         def change(spec: ServiceSpec) -> ServiceSpec:
             # Promote only the release that was checked above: there may be another candidate by

@@ -426,7 +426,8 @@ class Storage:
             return
         free, whole, part = self._objects.free()
         if free < min(self._reserve, whole / _LARGEST_RESERVE):
-            shortage = f"{common.format_memory(int(free))} are left on the server's disk (storage.disk_reserve)"
+            left = common.format_memory(int(free))
+            shortage = f"{left} are left on the server's disk (storage.disk_reserve)"
         elif part < _SCARCE_FILES:
             shortage = "the server's disk can hold hardly any more files"
         else:

@@ -45,7 +45,8 @@ def read_algorithm(algorithm: str, objectives: int) -> str:
         return "qmc"
     light = ", ".join(one for one in NAMES if one not in (AUTO, *NUMERIC))
     raise InvalidRequest(
-        f"algorithm is {algorithm}, and this server lacks {' and '.join(missing)}; allowed: {light}",
+        f"algorithm is {algorithm}, and this server lacks {' and '.join(missing)}; "
+        f"allowed: {light}",
         field="algorithm",
         value=algorithm,
         allowed=light,

@@ -266,8 +266,8 @@ class Networks:
             (one for one in taken if one.prefixlen and one.overlaps(network_range)), None
         ):
             raise OSError(
-                f"engine.network_range {network_range} overlaps with {clash}, which this machine has "
-                "a route to"
+                f"engine.network_range {network_range} overlaps with {clash}, "
+                "which this machine has a route to"
             )
         if network_range is None:
             raise OSError(

@@ -53,8 +53,8 @@ class Launched:
     """A command that runs. ``output`` and ``status`` are readable descriptors, ``status`` only with
     bwrap.
 
-    ``status_from_init`` says that ``status`` will carry the wait status as our own init tells it. ``network``
-    is what the command's process finds its network by. ``channel`` is where its first process sends
+    ``status_from_init`` says that ``status`` will carry the wait status as our own init tells it.
+    ``network`` is what the command's process finds its network by. ``channel`` is where its first process sends
     the socket on which it listens.
     """
 

@@ -65,8 +65,8 @@ def run(program: str, folder: Path, kept: Path, seconds: float) -> dict[str, Any
             )
         except subprocess.TimeoutExpired:
             return {"fit": False, "why": f"converting took longer than {seconds:g} s"}
-        told = result(made)
-        if told is None:
+        report = result(made)
+        if report is None:
             log.warning("converting %s failed:\n%s", folder, done.stderr[-4000:])
             return {"fit": False, "why": f"converting ended with {done.returncode}"}
         if not kept.exists():
@@ -75,7 +75,7 @@ def run(program: str, folder: Path, kept: Path, seconds: float) -> dict[str, Any
             except OSError:
                 if result(kept) is None:  # nobody else was quicker
                     raise
-        return told
+        return report
 
 
 def _version(package: str) -> str:

@@ -109,15 +109,15 @@ def signatures(graph: Any) -> dict[str, Called]:
         Unfit: where it says nothing that could be called.
     """
     found = _messages(graph, "serving_signatures", message("tensorflow.serving.Signatures"))
-    told = next(found, None)
-    if told is None:
+    stored = next(found, None)
+    if stored is None:
         raise Unfit(
             f"{META_GRAPH} has no collection serving_signatures: it was not written by "
             "session_bundle.exporter"
         )
-    named = dict(told.named_signatures)
+    named = dict(stored.named_signatures)
     made = {name: way for name, each in named.items() if (way := _single(each)) is not None}
-    default = _single(told.default_signature)
+    default = _single(stored.default_signature)
     halves = [_halves(named.get(side)) for side in ("inputs", "outputs")]
     if all(halves):
         name = DEFAULT_SIGNATURE if default is None else f"{DEFAULT_SIGNATURE}_from_named"
