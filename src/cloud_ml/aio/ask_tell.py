@@ -60,8 +60,10 @@ class AsyncTrialHandle:
         """Report a value of the objective. A value that is no number is left out."""
         if not math.isfinite(value):
             return
-        said = ReportTrial(number=self.number, step=step, value=float(value))
-        request = _request(self._study, "report", codec.encode(said), os.urandom(16).hex())
+        reported_value = ReportTrial(number=self.number, step=step, value=float(value))
+        request = _request(
+            self._study, "report", codec.encode(reported_value), os.urandom(16).hex()
+        )
         self._advice = await _patiently(self._transport, TrialAdvice, request)
 
     def should_stop(self) -> bool:
@@ -113,8 +115,8 @@ class AsyncLocalStudy:
             InvalidRequest: There is no value.
             Conflict: It was told otherwise.
         """
-        said = _end_of(trial, value, state, message)
-        request = _request(self.name, "tell", codec.encode(said), os.urandom(16).hex())
+        outcome = _end_of(trial, value, state, message)
+        request = _request(self.name, "tell", codec.encode(outcome), os.urandom(16).hex())
         await _patiently(self._transport, TellTrial, request)
 
     async def tell_and_ask(

@@ -86,8 +86,8 @@ class AsyncRuns:
         }
         left, after = limit, None
         while left is None or left > 0:
-            asked = _PAGE if left is None else min(_PAGE, left)
-            request = Request("GET", _PATH, query={**query, "after": after, "limit": asked})
+            page_size = _PAGE if left is None else min(_PAGE, left)
+            request = Request("GET", _PATH, query={**query, "after": after, "limit": page_size})
             document = await self._transport.json(request)
             page = codec.decode(RunPage, document, ignore_unknown=True)
             for run in page.items:

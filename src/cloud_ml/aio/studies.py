@@ -210,10 +210,10 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         except AlreadyExists:
             study = await self.describe(name)
             if study.local and (why := why_other(new, study)):
-                said = f"there is a study {name} already, and {why}"
+                message = f"there is a study {name} already, and {why}"
                 hint = f"Go on with it: studies.local({name!r}), change its space: "
                 hint += "studies.extend, or give another name."
-                raise Conflict(said, field="name", hint=hint) from None
+                raise Conflict(message, field="name", hint=hint) from None
         return self._local_study(study)
 
     def optuna(self) -> AsyncOptunaCalls:
@@ -350,8 +350,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
 
     def _local_study(self, study: Study) -> AsyncLocalStudy:
         if not study.local:
-            said = f"the trials of {study.name} are jobs, which the platform runs"
-            raise Conflict(said, field="local")
+            message = f"the trials of {study.name} are jobs, which the platform runs"
+            raise Conflict(message, field="local")
         return AsyncLocalStudy(self._transport, study.name)
 
     async def _going_on(self, study: Study) -> Study:

@@ -64,9 +64,9 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
 
     Without a version the default one is shown, and the others are named. NAME==VERSION is the same.
     """
-    wanted, version = _parts(name, version)
-    family = session.client.runtimes(wanted)
-    one = _chosen(family, wanted, version)
+    framework_name, version = _parts(name, version)
+    family = session.client.runtimes(framework_name)
+    one = _chosen(family, framework_name, version)
     if echo_as(output, one, f"{one.name}=={one.version}"):
         return
     echo_facts(
@@ -110,11 +110,11 @@ def prepare(session: Session, name: str, version: str | None) -> None:
     from cloud_ml.cli.display.states import installation
     from cloud_ml.errors import Unavailable
 
-    wanted, version = _parts(name, version)
+    framework_name, version = _parts(name, version)
     last, installing = None, Installing()
-    what = " ".join(filter(None, (wanted, version)))
+    what = " ".join(filter(None, (framework_name, version)))
     with spinner(f"Preparing {what}") as say:
-        for line in session.client.prepare_framework(wanted, version):
+        for line in session.client.prepare_framework(framework_name, version):
             last = line
             if line.message and line.runtime is None and line.error is None:
                 installing.feed(line.message.encode() + b"\n")
@@ -144,15 +144,15 @@ def remove(session: Session, name: str, version: str | None) -> None:
 
     What a job uses stays. The next job that needs the framework installs it again.
     """
-    wanted, version = _parts(name, version)
-    session.client.remove_framework(wanted, version)
-    echo(f"{' '.join(filter(None, (wanted, version)))} is removed from the server's disk")
+    framework_name, version = _parts(name, version)
+    session.client.remove_framework(framework_name, version)
+    echo(f"{' '.join(filter(None, (framework_name, version)))} is removed from the server's disk")
 
 
 def _parts(name: str, version: str | None) -> tuple[str, str | None]:
     """``pytorch 2.13`` and ``pytorch==2.13`` as name and version."""
-    wanted, equals, after = (part.strip() for part in name.partition("=="))
-    if not wanted or (equals and not after):
+    framework_name, equals, after = (part.strip() for part in name.partition("=="))
+    if not framework_name or (equals and not after):
         raise click.BadParameter(
             f"{name!r}; allowed: a framework, or framework==version", param_hint="NAME"
         )
@@ -160,10 +160,10 @@ def _parts(name: str, version: str | None) -> tuple[str, str | None]:
         raise click.BadParameter(
             f"{version!r}; {name} names a version already", param_hint="VERSION"
         )
-    return wanted, version or after or None
+    return framework_name, version or after or None
 
 
-def _chosen(family: Sequence[Runtime], wanted: str, version: str | None) -> Runtime:
+def _chosen(family: Sequence[Runtime], framework_name: str, version: str | None) -> Runtime:
     import fnmatch
 
     from cloud_ml.errors import NotFound
@@ -180,7 +180,7 @@ def _chosen(family: Sequence[Runtime], wanted: str, version: str | None) -> Runt
         return family[0]
     there = ", ".join(one.version for one in family)
     raise NotFound(
-        f"{wanted} {version} is not offered; there is {there}",
+        f"{framework_name} {version} is not offered; there is {there}",
         field="version",
         value=version,
         allowed=there,

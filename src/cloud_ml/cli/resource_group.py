@@ -172,8 +172,8 @@ def _wait(described: ResourceType[NewT, ViewT]) -> click.Command:
             return STILL_GOES_ON
         except KeyboardInterrupt:
             return INTERRUPTED
-        said = getattr(found, "message", "")
-        echo(f"{found.name} is {found.phase}" + (f": {said}" if said else ""))
+        message = getattr(found, "message", "")
+        echo(f"{found.name} is {found.phase}" + (f": {message}" if message else ""))
         return 0 if found.phase in described.succeeded else JOB_FAILED
 
     return wait

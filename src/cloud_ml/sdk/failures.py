@@ -18,10 +18,10 @@ class AlreadyDeleted(errors.NotFound):
     been the reason.
     """
 
-    def __init__(self, told: errors.CloudMlError) -> None:
+    def __init__(self, error: errors.CloudMlError) -> None:
         hint = "an earlier try, whose answer was lost, may have deleted it"
         super().__init__(
-            told.message, field=told.field, value=told.value, allowed=told.allowed, hint=hint
+            error.message, field=error.field, value=error.value, allowed=error.allowed, hint=hint
         )
 
 

@@ -211,10 +211,10 @@ class Studies(Resources[NewStudy, Study]):
         except AlreadyExists:
             study = self.describe(name)
             if study.local and (why := why_other(new, study)):
-                said = f"there is a study {name} already, and {why}"
+                message = f"there is a study {name} already, and {why}"
                 hint = f"Go on with it: studies.local({name!r}), change its space: "
                 hint += "studies.extend, or give another name."
-                raise Conflict(said, field="name", hint=hint) from None
+                raise Conflict(message, field="name", hint=hint) from None
         return self._local_study(study)
 
     def optuna(self) -> OptunaCalls:
@@ -347,8 +347,8 @@ class Studies(Resources[NewStudy, Study]):
 
     def _local_study(self, study: Study) -> LocalStudy:
         if not study.local:
-            said = f"the trials of {study.name} are jobs, which the platform runs"
-            raise Conflict(said, field="local")
+            message = f"the trials of {study.name} are jobs, which the platform runs"
+            raise Conflict(message, field="local")
         return LocalStudy(self._transport, study.name)
 
     def _going_on(self, study: Study) -> Study:

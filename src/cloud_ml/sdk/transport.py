@@ -218,19 +218,21 @@ class Transport:
             raise
 
         def explain(error: Exception) -> CloudMlError:
-            told = self._broken(error, connected=True, timeout_s=request.read_timeout_s).error
+            client_error = self._broken(
+                error, connected=True, timeout_s=request.read_timeout_s
+            ).error
             if request.changes:
-                say_outcome_unknown(told)
-            return told
+                say_outcome_unknown(client_error)
+            return client_error
 
         return Answer(response, explain=explain, done=done)
 
     def _broken(self, error: Exception, *, connected: bool, timeout_s: float) -> _Broken:
-        told, failure = error_of_exception(
+        client_error, failure = error_of_exception(
             self.endpoint, error, connected=connected, timeout_s=timeout_s
         )
-        told.__cause__ = error
-        return _Broken(told, failure)
+        client_error.__cause__ = error
+        return _Broken(client_error, failure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,12 +186,12 @@ class AsyncAdmin:
         """Enable or disable a key, or the signatures of the original client or of FDS clients
         for it.
         """
-        wanted = {
+        changes = {
             "enabled": enabled,
             "legacy_signatures": legacy_signatures,
             "fds_signatures": fds_signatures,
         }
-        document = {name: value for name, value in wanted.items() if value is not None}
+        document = {name: value for name, value in changes.items() if value is not None}
         try:
             return await self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
         except AlreadyCarriedOut:
@@ -241,8 +241,8 @@ class AsyncAdmin:
         after: int | None = None
         left = sys.maxsize if limit is None else limit
         while left > 0:
-            asked = {**query, "after": after, "limit": min(left, _PAGE)}
-            page = await self._ask(AuditPage, "GET", "audit", query=asked)
+            page_query = {**query, "after": after, "limit": min(left, _PAGE)}
+            page = await self._ask(AuditPage, "GET", "audit", query=page_query)
             for line in page.items:
                 yield line
             left -= len(page.items)

@@ -51,7 +51,7 @@ class AsyncPredictions:
         self._credentials = credentials
         self._endpoint = parse_endpoint(address if "://" in address else f"http://{address}")
         self._transport = _ServiceTransport(self._endpoint, credentials)
-        self._told: dict[str | None, Any] = {}
+        self._metadata_by_release: dict[str | None, Any] = {}
 
     async def aclose(self) -> None:
         """Close connections that are kept open."""
@@ -75,13 +75,13 @@ class AsyncPredictions:
         given = given_inputs(inputs)
         signature = signature or given.signature or None
         values = await self._values(given, signature, release, timeout)
-        asked: dict[str, Any] = {"instances": values} if is_rows(values) else {"inputs": values}
+        body: dict[str, Any] = {"instances": values} if is_rows(values) else {"inputs": values}
         if signature:
-            asked["signature_name"] = signature
+            body["signature_name"] = signature
         request = Request(
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
-            body=json.dumps(asked, default=for_json).encode(),
+            body=json.dumps(body, default=for_json).encode(),
             headers={"Content-Type": "application/json", **release_header(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,
@@ -143,8 +143,8 @@ class AsyncPredictions:
         if not isinstance(given.values, Table):
             return given.values
         names = await self._inputs(signature, release, timeout)
-        told = await self._metadata(release, timeout) if names else None
-        return given.values.for_inputs(names, trained_columns(told, signature))
+        metadata = await self._metadata(release, timeout) if names else None
+        return given.values.for_inputs(names, trained_columns(metadata, signature))
 
     async def _inputs(
         self, signature: str | None, release: str | None, timeout: float
@@ -165,11 +165,11 @@ class AsyncPredictions:
 
     async def _metadata(self, release: str | None, timeout: float) -> Any:
         """What the model tells of itself; asked for once."""
-        if release not in self._told:
+        if release not in self._metadata_by_release:
             path = f"/v1/models/{segment(self.name)}/metadata"
             request = Request("GET", path, headers=release_header(release), read_timeout_s=timeout)
-            self._told[release] = await self._transport.json(request)
-        return self._told[release]
+            self._metadata_by_release[release] = await self._transport.json(request)
+        return self._metadata_by_release[release]
 
 
 class _ServiceTransport(AsyncTransport):

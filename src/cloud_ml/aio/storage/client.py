@@ -93,8 +93,8 @@ class AsyncStorage(AsyncObjects):
             InvalidRequest: The file cannot be read, or changes meanwhile.
         """
         return await self._files.run(
-            lambda storage, told: storage.upload_file(
-                source, uri, only_if_absent=only_if_absent, progress=told, sha256=sha256
+            lambda storage, on_progress: storage.upload_file(
+                source, uri, only_if_absent=only_if_absent, progress=on_progress, sha256=sha256
             ),
             progress,
         )
@@ -113,7 +113,8 @@ class AsyncStorage(AsyncObjects):
         if isinstance(source, AsyncIterable):
             return await self._send_chunks(source, uri, progress)
         return await self._files.run(
-            lambda storage, told: storage.upload_stream(source, uri, progress=told), progress
+            lambda storage, on_progress: storage.upload_stream(source, uri, progress=on_progress),
+            progress,
         )
 
     async def download(self, uri: str, target: Path, *, progress: Progress | None = None) -> int:
@@ -128,7 +129,8 @@ class AsyncStorage(AsyncObjects):
             TransportError: The connection broke for good, or what came is damaged.
         """
         return await self._files.run(
-            lambda storage, told: storage.download(uri, target, progress=told), progress
+            lambda storage, on_progress: storage.download(uri, target, progress=on_progress),
+            progress,
         )
 
     async def upload_files(
@@ -164,7 +166,8 @@ class AsyncStorage(AsyncObjects):
             TooLarge: It is too big.
         """
         return await self._files.run(
-            lambda storage, told: storage.send_trainer(source, bucket, progress=told), progress
+            lambda storage, on_progress: storage.send_trainer(source, bucket, progress=on_progress),
+            progress,
         )
 
     async def send_code(
@@ -172,7 +175,9 @@ class AsyncStorage(AsyncObjects):
     ) -> Sent:
         """As ``send_trainer``; with ``git``, also what git knows of the code."""
         return await self._files.run(
-            lambda storage, told: storage.send_code(source, bucket, git=git, progress=told),
+            lambda storage, on_progress: storage.send_code(
+                source, bucket, git=git, progress=on_progress
+            ),
             progress,
         )
 
@@ -186,7 +191,7 @@ class AsyncStorage(AsyncObjects):
             InvalidRequest: It is no model.
         """
         return await self._files.run(
-            lambda storage, told: storage.send_model(source, bucket, progress=told), progress
+            lambda storage, on_progress: storage.send_model(source, bucket, progress=on_progress), progress
         )  # fmt: skip
 
     @property
@@ -219,11 +224,13 @@ class AsyncStorage(AsyncObjects):
                     done += len(block)
                     if progress is not None:
                         progress(done, None)
-            said = CompleteUpload(sha256=whole.hexdigest(), parts=sent)
+            completion = CompleteUpload(sha256=whole.hexdigest(), parts=sent)
             try:
-                document = await self._transport.json(repeatable_post(f"{here}/complete", said))
+                document = await self._transport.json(
+                    repeatable_post(f"{here}/complete", completion)
+                )
             except NotFound:  # the first answer was lost: if what is there is ours, all is well
-                if await self.digest(uri) != said.sha256:
+                if await self.digest(uri) != completion.sha256:
                     raise
                 return await self.head(uri)
         except CloudMlError:

@@ -186,13 +186,13 @@ def _ask_about_users(name: str, users: Sequence[str]) -> None:
     """
     if not users:
         return
-    said = f"the secret {name} is used by {', '.join(users)}; attempts and replicas that start later will fail"
+    warning = f"the secret {name} is used by {', '.join(users)}; attempts and replicas that start later will fail"
     if not is_person():
         raise InvalidRequest(
-            said, field="name", value=name, allowed="a secret that is not in use, or --yes",
+            warning, field="name", value=name, allowed="a secret that is not in use, or --yes",
             hint="To give it a new value instead: cloudml secret create --replace.",
         )  # fmt: skip
-    note(said)
+    note(warning)
     click.confirm(f"Delete {name}?", abort=True, err=True)
 
 

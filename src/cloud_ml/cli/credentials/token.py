@@ -76,14 +76,14 @@ def create(
     output: str | None,
 ) -> None:
     """Create a token and print it. It is shown only now."""
-    wanted = [one.strip() for text in scopes for one in text.split(",") if one.strip()]
-    if not wanted:
+    scope_names = [one.strip() for text in scopes for one in text.split(",") if one.strip()]
+    if not scope_names:
         raise click.UsageError(
             "--scope is missing; for example: cloudml token create --scope jobs:read"
         )
     if lasting >= _LONG_S and not yes:
         _ask_about_long_life(lasting)
-    made = session.client.tokens.create(wanted, expires_in_s=lasting, note=remark)
+    made = session.client.tokens.create(scope_names, expires_in_s=lasting, note=remark)
     if not echo_as(output, made, made.info.id):
         echo(made.token)
         note(

@@ -144,7 +144,7 @@ class _Teller:
         self._over = False
         self._news = threading.Event()
         installing.changed = self._news.set
-        self._told = state_line(handle.job)
+        self._last_line = state_line(handle.job)
         self._tasks, self._attempt = handle.job.tasks, handle.job.attempt
 
     def stop(self) -> None:
@@ -190,8 +190,8 @@ class _Teller:
                     self._installing.now if now.phase == "Starting" and not now.message else None
                 )
                 try:  # the log tells more of an installation than the stages do
-                    asks = pause is not None and installing is None
-                    tasks = self._handle.tasks() if asks else None
+                    fetch_tasks = pause is not None and installing is None
+                    tasks = self._handle.tasks() if fetch_tasks else None
                     self._say(
                         "\n".join([plain(state_line(now, tasks, installing)), *_table(tasks)])
                     )
@@ -211,8 +211,8 @@ class _Teller:
         at = local_time(now.updated_at)
         before = self._tasks if now.attempt == self._attempt else []
         lines = [f"{now.name}: {line}" for line in changes(before, now.tasks)]
-        if (line := state_line(now)) != self._told:
-            self._told = line
+        if (line := state_line(now)) != self._last_line:
+            self._last_line = line
             lines.insert(0, line)
         self._tasks, self._attempt = now.tasks, now.attempt
         for line in lines:

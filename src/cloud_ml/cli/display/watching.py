@@ -57,17 +57,17 @@ def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
 
 
 def matching_lines(
-    chunks: Iterator[bytes], wanted: re.Pattern[bytes], *, invert: bool = False
+    chunks: Iterator[bytes], pattern: re.Pattern[bytes], *, invert: bool = False
 ) -> Iterator[bytes]:
-    """The lines of a log in which ``wanted`` is found (or is not, with ``invert``), each as soon
+    """The lines of a log in which ``pattern`` is found (or is not, with ``invert``), each as soon
     as it is complete.
     """
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        if found := [line + b"\n" for line in lines if bool(wanted.search(line)) is not invert]:
+        if found := [line + b"\n" for line in lines if bool(pattern.search(line)) is not invert]:
             yield b"".join(found)
-    if rest and bool(wanted.search(rest)) is not invert:
+    if rest and bool(pattern.search(rest)) is not invert:
         yield rest + b"\n"
 
 

@@ -58,8 +58,8 @@ def compare(
     echo_table(("RUN", *header), _runs(found))
     for line in _files(found.files):
         echo(line)
-    for said in found.notes:
-        note(said)
+    for text in found.notes:
+        note(text)
 
 
 def _changes(found: RunComparison) -> Iterator[tuple[str, ...]]:

@@ -125,12 +125,12 @@ def _memory_of(job: Job) -> list[str]:
     """The limits that have grown, such as ``from 600M to 900M``."""
     from cloud_ml.models.common import format_memory
 
-    told = [
+    limits = [
         (one.role, f"from {format_memory(one.first_bytes)} to {format_memory(one.limit_bytes)}")
         for one in job.memory
     ]
     alone = not job.tasks
-    return [words if alone else f"{role}: {words}" for role, words in told]
+    return [words if alone else f"{role}: {words}" for role, words in limits]
 
 
 def usage_of(task: JobTask) -> str:
@@ -143,11 +143,11 @@ def usage_of(task: JobTask) -> str:
 
 def _progress_of(tasks: Sequence[JobTask]) -> list[str]:
     """What tasks report, in a few words each."""
-    told = [
+    reports = [
         (task.name, task_table.progress_words(task.progress)) for task in tasks if task.progress
     ]
     alone = len(tasks) == 1
-    return [words if alone else f"{name}: {words}" for name, words in told]
+    return [words if alone else f"{name}: {words}" for name, words in reports]
 
 
 def _metrics_of(client: CloudMlClient, job: Job) -> dict[str, str]:
@@ -194,9 +194,9 @@ def _show_tasks(job: Job, live: JobTasks | None) -> None:
         header, rows = task_table.table(shown)
         if rows:
             echo_table(header, rows)
-    if told := recovery_facts(job.recoveries):
+    if recoveries := recovery_facts(job.recoveries):
         echo("")
-        echo_facts(told)
+        echo_facts(recoveries)
 
 
 def _show_timeline(found: Sequence[Span], job: Job) -> None:

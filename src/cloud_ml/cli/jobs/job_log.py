@@ -90,7 +90,7 @@ def logs(
         raise click.UsageError("--ignore-case and --invert-match belong to --grep")
     if since is not None and lines is not None:
         raise click.UsageError("--since and --lines exclude each other")
-    wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
+    expression = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
     if follow and session.client.describe_train_job(name).phase == "Paused":
         note(f"{name} is paused. Its log goes on when it is resumed: cloudml jobs resume {name}")
     chunks: Iterator[bytes] = session.client.train_job_logs(
@@ -106,21 +106,21 @@ def logs(
     )
     if not prefix:
         chunks = without_prefixes(chunks, timestamps=timestamps)
-    if wanted is not None:
-        chunks = matching_lines(chunks, wanted, invert=invert_match)
+    if expression is not None:
+        chunks = matching_lines(chunks, expression, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)
     if printed == NOTHING:
-        told = f"attempt {attempt} of {name}" if attempt else name
-        told = f"{task or role} of {told}" if task or role else told
+        source = f"attempt {attempt} of {name}" if attempt else name
+        source = f"{task or role} of {source}" if task or role else source
         over = installation and session.client.describe_train_job(name).finished
-        note(f"{told} has {_nothing(since, wanted, installation=installation, over=over)}")
+        note(f"{source} has {_nothing(since, expression, installation=installation, over=over)}")
     return max(printed, 0)
 
 
 def _nothing(
-    since: str | None, wanted: re.Pattern[bytes] | None, *, installation: bool, over: bool
+    since: str | None, expression: re.Pattern[bytes] | None, *, installation: bool, over: bool
 ) -> str:
-    if wanted is not None:
+    if expression is not None:
         return "no such line"
     if since is not None:
         return "no output since then"

@@ -65,8 +65,8 @@ def _check_names(path: Path, document: dict[str, Any]) -> None:
     known = [field.name for field in dataclasses.fields(TrainJob)]
     for name in document:
         if name not in known:
-            meant = FIELDS_MEANT.get(str(name))
-            near = [meant] if meant else get_close_matches(str(name), known, n=3)
+            alias = FIELDS_MEANT.get(str(name))
+            near = [alias] if alias else get_close_matches(str(name), known, n=3)
             raise InvalidRequest(
                 f"{name} in the job file {path} is not a known field"
                 + (f"; did you mean {' or '.join(near)}?" if near else ""),

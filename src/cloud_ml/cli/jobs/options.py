@@ -412,18 +412,18 @@ def _restart(
 def _rule_of_text(text: str) -> dict[str, Any]:
     found, equals, action = text.rpartition("=")
     if not equals or not found:
-        said = f"--on-log {text}: write a text and an action, such as 'CUDA error=fail'"
-        raise click.UsageError(said)
+        message = f"--on-log {text}: write a text and an action, such as 'CUDA error=fail'"
+        raise click.UsageError(message)
     return {"log": found, "action": action.strip()}
 
 
 def _rule_of_pattern(text: str) -> dict[str, Any]:
     pattern, equals, action = text.rpartition("=")
     if not equals or not pattern:
-        said = (
+        message = (
             f"--on-log-pattern {text}: write a pattern and an action, such as 'CUDA error.*=fail'"
         )
-        raise click.UsageError(said)
+        raise click.UsageError(message)
     return {"log_pattern": pattern, "action": action.strip()}
 
 

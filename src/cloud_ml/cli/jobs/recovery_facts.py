@@ -34,7 +34,9 @@ def _format_durations(last: float | None, total: float, count: int) -> str:
     """Such as ``40.0 s the last time, 3 m 20 s in 4 restarts``."""
     if last is None:
         return f"{figures.span(total)} in {count} restarts" if total else ""
-    told = figures.span(last)
+    last_span = figures.span(last)
     return (
-        told if count == 1 else f"{told} the last time, {figures.span(total)} in {count} restarts"
+        last_span
+        if count == 1
+        else f"{last_span} the last time, {figures.span(total)} in {count} restarts"
     )

@@ -94,27 +94,27 @@ def rerun(
         )
     if "job_name" not in given:
         fields["job_name"] = _NUMBERED.sub("", found.name)
-    wanted = with_recipe_of_code(codec.decode(TrainJob, fields))
+    new_job = with_recipe_of_code(codec.decode(TrainJob, fields))
     masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
     resubmit_of = found.uid if masks or any(_masked_flags(fields)) else None
     if dry_run:
-        unasked = check_job(session, wanted, resubmit_of=resubmit_of)
-        describe_package(wanted.trainer_uri)
-        echo_document(_without_defaults(codec.encode(wanted)))
+        unasked = check_job(session, new_job, resubmit_of=resubmit_of)
+        describe_package(new_job.trainer_uri)
+        echo_document(_without_defaults(codec.encode(new_job)))
         if unasked:
             note(unasked)
         return 0
-    note_start(session, found, wanted)
+    note_start(session, found, new_job)
     return send(
-        session, wanted, named="job_name" in given, watch=watch, output=output,
+        session, new_job, named="job_name" in given, watch=watch, output=output,
         resubmit_of=resubmit_of,
     )  # fmt: skip
 
 
-def note_start(session: Session, before: Job, wanted: TrainJob) -> None:
+def note_start(session: Session, before: Job, new_job: TrainJob) -> None:
     """Say that a copy of a job that did not succeed begins anew, if that job left anything."""
-    in_folder = wanted.checkpoint is not None and wanted.checkpoint.path
-    if wanted.restore_from or in_folder or not before.finished or before.succeeded:
+    in_folder = new_job.checkpoint is not None and new_job.checkpoint.path
+    if new_job.restore_from or in_folder or not before.finished or before.succeeded:
         return
     if session.client.train_job_checkpoints(before.name):
         note(

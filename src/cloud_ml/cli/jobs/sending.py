@@ -62,8 +62,8 @@ def tell_submitted(
                 if handle.phase == "Saved"
                 else f"Follow it: cloudml jobs logs {handle.name} -f"
             )
-        for said in (*_checkpoints_given(handle), *notes):
-            note(said)
+        for text in (*_checkpoints_given(handle), *notes):
+            note(text)
     if not watch or handle.phase == "Saved":
         return 0
     from cloud_ml.cli.display.watching import watch as follow
@@ -89,8 +89,8 @@ def _notes(job: TrainJob) -> Iterator[str]:
     from cloud_ml.models.secrets.commands import masked_command_flags
     from cloud_ml.models.secrets.secret import masked_names, store_as_secret
 
-    if said := _master_added(job):
-        yield said
+    if text := _master_added(job):
+        yield text
     commands = (job.prepare_command, job.finish_command)
     flags_of_commands = [flag for command in commands for flag in masked_command_flags(command)]
     if names := [

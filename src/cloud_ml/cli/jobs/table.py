@@ -47,8 +47,8 @@ def progress_of(client: CloudMlClient, jobs: Sequence[JobSummary]) -> dict[str, 
             continue
         with contextlib.suppress(NotFound):  # deleted between the list and now
             tasks = client.train_job_tasks(job.uid).items
-            told = next((task.progress for task in tasks if task.progress), None)
-            found[job.uid] = progress_words(told) if told else ""
+            progress = next((task.progress for task in tasks if task.progress), None)
+            found[job.uid] = progress_words(progress) if progress else ""
     return found
 
 

@@ -107,9 +107,9 @@ def _keep_showing(client: CloudMlClient, names: Sequence[str], rows: _Rows, ever
 
 def _rows(client: CloudMlClient, names: Sequence[str]) -> _Rows:
     """Each task of each job that holds a place, and the job alone where there is no task yet."""
-    wanted = names or [one.uid for one in client.list_train_jobs(state=_ACTIVE, limit=_MOST)]
+    selected = names or [one.uid for one in client.list_train_jobs(state=_ACTIVE, limit=_MOST)]
     rows: _Rows = []
-    for name in wanted:
+    for name in selected:
         try:
             job = client.describe_train_job(name)
             tasks = client.train_job_tasks(job.uid).items

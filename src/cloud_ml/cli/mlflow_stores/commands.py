@@ -85,13 +85,13 @@ def export_runs(session: Session, *, experiment: str | None, output: Path) -> No
     from cloud_ml.cli.mlflow_stores.run_export import RunExport
 
     there = session.client.runs.experiments()
-    wanted = [one for one in there if experiment in (None, one.name)]
-    if not wanted:
+    selected = [one for one in there if experiment in (None, one.name)]
+    if not selected:
         raise NotFound(
             f"there is no experiment {experiment}", field="experiment", value=experiment,
             hint="runs experiments lists them.",
         )  # fmt: skip
-    result = RunExport(session.client, output, note).run(wanted)
+    result = RunExport(session.client, output, note).run(selected)
     for text in result.omitted:
         note(f"left out: {text}")
     note(

@@ -166,8 +166,8 @@ class ModelImport:
                 f"not imported: versions {numbers} of {stored.name}: their files are in no run and "
                 "no logged model that was imported"
             )
-        wanted = [one for one in stored.versions if sources[one.number]]
-        if stored.versions and not wanted:
+        versions = [one for one in stored.versions if sources[one.number]]
+        if stored.versions and not versions:
             return
         if not self._have_model(stored):
             self.notes.append(
@@ -181,7 +181,7 @@ class ModelImport:
             for tag in one.get("tags", ())
             if tag["key"] == SOURCE_TAG
         }
-        for one in wanted:
+        for one in versions:
             source = f"{stored.name}/{one.number}"
             if source not in there:
                 there[source] = self._bring_version(stored.name, one, sources[one.number], source)

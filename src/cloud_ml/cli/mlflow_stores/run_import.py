@@ -77,18 +77,18 @@ class RunImport:
             InvalidRequest: The store cannot be read.
         """
         there = self._store.experiments()
-        wanted = [one for one in there if experiment in (None, one.name)]
+        selected = [one for one in there if experiment in (None, one.name)]
         if not there:
             raise NotFound(
                 "the store has no experiment", field="store",
                 allowed="a folder mlruns or a database mlflow.db of MLflow, with experiments",
             )  # fmt: skip
-        if not wanted:
+        if not selected:
             raise NotFound(
                 "the store has no such experiment", field="experiment", value=experiment,
                 allowed=", ".join(one.name for one in there),
             )  # fmt: skip
-        for each in wanted:
+        for each in selected:
             runs = self._store.runs(each)
             self._runs |= {run.uid: run for run in runs}
             target = self._experiment(each) if runs else None

@@ -84,13 +84,13 @@ def logs(
         from cloud_ml.cli.models.following import Following
 
         return Following(handle, lines, installation=installation, timestamps=timestamps).run()
-    wanted = _select_replicas(handle.service, replica, replica_index, previous=previous)
-    if not wanted:
+    numbers = _select_replicas(handle.service, replica, replica_index, previous=previous)
+    if not numbers:
         note(f"{handle.name} {handle.version} has no replica now; it is {handle.phase}")
         return 0
     code = 0
-    for number in wanted:
-        if len(wanted) > 1:
+    for number in numbers:
+        if len(numbers) > 1:
             note(f"replica {number}:")
         chunks: Iterator[bytes] = handle.logs(
             replica=number, follow=follow, lines=lines, attempt=attempt, installation=installation,

@@ -185,8 +185,8 @@ def _sentence(client: CloudMlClient, name: str, found: Sequence[Target]) -> str:
 
     jobs = (one.name for one in client.list_train_jobs(limit=_LOOKED_AT))
     services = (one.name for one in client.list_model_services(limit=_LOOKED_AT))
-    if told := _study_sentence(client, name):
-        return told
+    if sentence := _study_sentence(client, name):
+        return sentence
     near = get_close_matches(name, {*jobs, *services}, n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     return f"there is no job and no model service {name}{hint} The full commands are:"

@@ -73,8 +73,8 @@ def copy_batch(
         else:
             bucket = uri.bucket
     if files:
-        wanted = [file for _, file in files]
-        done = store.upload_files(bucket, wanted) if up else store.download_files(bucket, wanted)
+        batch = [file for _, file in files]
+        done = store.upload_files(bucket, batch) if up else store.download_files(bucket, batch)
         for (number, _), outcome in zip(files, done, strict=True):
             found[number] = outcome if isinstance(outcome, CloudMlError) else "copied"
     return [found[number] for number in range(len(items))]

@@ -84,9 +84,9 @@ def perform(
                 _tell(counts, item, outcome)
     if len(plan.items) + len(plan.problems) > 1:
         verb = "would be copied" if dry_run else "copied"
-        told = [f"{counts['copied']} {verb} ({readable(counts['bytes'])})"]
-        told += [f"{counts[word]} {word}" for word in ("unchanged", "failed") if counts[word]]
-        note(", ".join(told))
+        parts = [f"{counts['copied']} {verb} ({readable(counts['bytes'])})"]
+        parts += [f"{counts[word]} {word}" for word in ("unchanged", "failed") if counts[word]]
+        note(", ".join(parts))
     return _FAILED if counts["failed"] else 0
 
 

@@ -129,8 +129,8 @@ def _document(file: str, job: Mapping[str, Any]) -> dict[str, Any]:
                 "metric as objective: METRIC:min, and method as algorithm.",
             )
         return document
-    for said in found.notes:
-        note(f"Note: {said}")
+    for text in found.notes:
+        note(f"Note: {text}")
     return {key: value for key, value in vars(found.study).items() if value is not None}
 
 
@@ -169,10 +169,10 @@ def _parameter(text: str) -> Any:
     known = ("int", "double", *_SCALES)
     if unknown := next((word for word in words if word not in known), None):
         raise click.UsageError(f"--space …={text!r} has {unknown!r}; write {_SPACE}")
-    asked = {"min": json_or_text(low), "max": json_or_text(rest[0])}
-    if not words and all(type(end) is int for end in asked.values()) and asked["max"] > 1:
+    document = {"min": json_or_text(low), "max": json_or_text(rest[0])}
+    if not words and all(type(end) is int for end in document.values()) and document["max"] > 1:
         note(f"Note: {low}:{rest[0]} are real numbers; write {low}:{rest[0]}:int for whole ones")
     if "int" in words:
-        asked["type"] = "int"
+        document["type"] = "int"
     scale = next((word for word in words if word in _SCALES), None)
-    return asked | ({"scale": scale} if scale else {})
+    return document | ({"scale": scale} if scale else {})

@@ -253,13 +253,13 @@ class RunningTrial:
             self._study.tell(self._trial, state="stopped", message="interrupted by its user")
         elif code:
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
-            said = f": {self._last_line}" if self._last_line else ""
-            self._study.tell(self._trial, state="failed", message=f"{how}{said}"[:300])
+            detail = f": {self._last_line}" if self._last_line else ""
+            self._study.tell(self._trial, state="failed", message=f"{how}{detail}"[:300])
         elif len(values) < len(self._run.metrics):
             missing = next(name for name in self._run.metrics if name not in self._last)
             others = ", ".join(sorted(self._last)[:5])
-            said = f"it reported no {missing}" + (f", but {others}" if others else "")
-            self._study.tell(self._trial, state="failed", message=said)
+            detail = f"it reported no {missing}" + (f", but {others}" if others else "")
+            self._study.tell(self._trial, state="failed", message=detail)
         else:
             self._study.tell(self._trial, values[0] if len(values) == 1 else values)
 

@@ -292,5 +292,5 @@ def _echo_plots(drawn: DrawnStudy, kinds: Sequence[str]) -> None:
     if not plots:
         echo(f"There is nothing to draw for --kind {' and '.join(kinds)} yet.")
     others = ", ".join(kind for kind in KINDS if kind not in kinds)
-    told = f"--kind also takes {others}. " if others else ""
-    note(f"{told}All in one file: cloudml hp plot {drawn.study.name} -o {drawn.study.name}.html")
+    hint = f"--kind also takes {others}. " if others else ""
+    note(f"{hint}All in one file: cloudml hp plot {drawn.study.name} -o {drawn.study.name}.html")

@@ -271,5 +271,5 @@ def _note_unread_parameters(uri: str, new: NewStudy) -> None:
 
     names = dict.fromkeys((*(new.space or {}), *(name for trial in new.trials for name in trial)))
     if unread := unread_parameters(local_path(uri), names):
-        said = ", ".join(unread)
-        note(f"Note: no file of {uri} mentions {said}. Trials only differ if a library reads it.")
+        listed = ", ".join(unread)
+        note(f"Note: no file of {uri} mentions {listed}. Trials only differ if a library reads it.")

@@ -83,11 +83,11 @@ def _similar_options(error: click.NoSuchOption) -> Sequence[str]:
         and not getattr(parameter, "hidden", False)
         and getattr(parameter, "offered", True)
     }
-    wanted = error.option_name.lstrip("-").replace("_", "-")
-    near = get_close_matches(wanted, names, n=_SEVERAL, cutoff=_SIMILAR)
+    option = error.option_name.lstrip("-").replace("_", "-")
+    near = get_close_matches(option, names, n=_SEVERAL, cutoff=_SIMILAR)
     return [
         names[one]
-        for one in near or sorted(one for one in names if one.startswith(wanted))[:_SEVERAL]
+        for one in near or sorted(one for one in names if one.startswith(option))[:_SEVERAL]
     ]
 
 

@@ -263,7 +263,7 @@ def metrics(
     _check_range(name, file, output, chosen)
     job, uid = job_or_uid(session, run)
     if file is not None and output is not None:
-        _write_points(session, output, file, run=(uid, run), wanted=(name, task))
+        _write_points(session, output, file, run=(uid, run), selection=(name, task))
     elif name is None:
         _show_all_metrics(session, run, output, task, (job, uid))
     else:
@@ -359,7 +359,7 @@ def _write_points(
     file: str,
     *,
     run: tuple[str, str],
-    wanted: tuple[str | None, str | None],
+    selection: tuple[str | None, str | None],
 ) -> None:
     """Write all points of a run to a file, or those of the metric or task that is wanted.
 
@@ -368,7 +368,7 @@ def _write_points(
     """
     from cloud_ml.cli.tracking.run_tables import point_table, write_table
 
-    (uid, called), (name, task) = run, wanted
+    (uid, called), (name, task) = run, selection
     there = session.client.runs.series(uid)
     found = [one for one in there if name in (None, one.name) and task in (None, one.task)]
     if not found:
@@ -419,14 +419,14 @@ def _show_summaries(session: Session, run: str, output: str | None) -> None:
 
 
 def _remarks(series: MetricSeries) -> str:
-    said = [_SOURCES[series.source]] if series.source in _SOURCES else []
+    remarks = [_SOURCES[series.source]] if series.source in _SOURCES else []
     if series.nan:
-        said.append(f"{series.nan} NaN")
+        remarks.append(f"{series.nan} NaN")
     if series.earlier:
-        said.append(f"{series.earlier} written again later")
+        remarks.append(f"{series.earlier} written again later")
     if series.removed:
-        said.append(f"{series.removed} points not kept any more")
-    return ", ".join(said)
+        remarks.append(f"{series.removed} points not kept any more")
+    return ", ".join(remarks)
 
 
 def _with_options(text: str, state: str | None, name: str | None) -> str:

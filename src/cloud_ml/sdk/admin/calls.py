@@ -177,12 +177,12 @@ class Admin:
         """Enable or disable a key, or the signatures of the original client or of FDS clients
         for it.
         """
-        wanted = {
+        changes = {
             "enabled": enabled,
             "legacy_signatures": legacy_signatures,
             "fds_signatures": fds_signatures,
         }
-        document = {name: value for name, value in wanted.items() if value is not None}
+        document = {name: value for name, value in changes.items() if value is not None}
         try:
             return self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
         except AlreadyCarriedOut:
@@ -232,8 +232,8 @@ class Admin:
         after: int | None = None
         left = sys.maxsize if limit is None else limit
         while left > 0:
-            asked = {**query, "after": after, "limit": min(left, _PAGE)}
-            page = self._ask(AuditPage, "GET", "audit", query=asked)
+            page_query = {**query, "after": after, "limit": min(left, _PAGE)}
+            page = self._ask(AuditPage, "GET", "audit", query=page_query)
             yield from page.items
             left -= len(page.items)
             if (after := page.next) is None:

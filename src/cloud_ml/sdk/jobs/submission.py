@@ -190,14 +190,14 @@ class JobSubmission:
             return dataclasses.replace(job, git=job.git or None)
         from cloud_ml.sdk.trainers.upload import wants_git
 
-        wanted = wants_git(job)
+        with_git = wants_git(job)
         job = dataclasses.replace(_with_recipe(job), git=None)
         caller = self.whoami()
         self._check(job, resubmit_of, caller)
         sent = self.storage.send_code(
             job.trainer_uri,
             caller.default_bucket,
-            git=wanted and caller.keeps_git,
+            git=with_git and caller.keeps_git,
             progress=progress,
         )
         return dataclasses.replace(job, trainer_uri=sent.uri, git=sent.git)

@@ -264,7 +264,7 @@ def advice_for_folder(source: str, paths: Sequence[str]) -> str:
         for file in files
         if file.suffix not in (".json", ".txt", ".bin")
     )
-    return next((f"{source} holds {file.name}, but {said}" for file, said in advice if said), "")
+    return next((f"{source} holds {file.name}, but {text}" for file, text in advice if text), "")
 
 
 def _model_folder(part: PurePath) -> str:
@@ -283,8 +283,8 @@ def _is_model(file: PurePath) -> bool:
 
 
 def _no_model(source: Path | str, allowed: str, advice: str = "") -> InvalidRequest:
-    said = f"{advice[:1].upper()}{advice[1:]}" if advice else None
+    hint = f"{advice[:1].upper()}{advice[1:]}" if advice else None
     return InvalidRequest(
         f"model_uri is {str(source)!r}, which holds no model; allowed is {allowed}",
-        field="model_uri", value=str(source), allowed=allowed, hint=said,
+        field="model_uri", value=str(source), allowed=allowed, hint=hint,
     )  # fmt: skip

@@ -89,8 +89,10 @@ def call(
     except AnswerTooLarge as error:
         raise errors.TooLarge(str(error)) from None
     except (OSError, NotHttp) as error:
-        told, _ = error_of_exception(endpoint, error, connected=connected, timeout_s=timeout_s)
-        raise told from error
+        client_error, _ = error_of_exception(
+            endpoint, error, connected=connected, timeout_s=timeout_s
+        )
+        raise client_error from error
 
 
 def exchange(connection: Socket, call: UnaryCall, deadline: float) -> None:

@@ -142,8 +142,8 @@ def trained_columns(metadata: Any, signature: str | None) -> tuple[str, ...] | N
     Empty if they are too many to be told.
     """
     try:
-        told = metadata["metadata"]["columns"][signature or "serving_default"]
-        (columns,) = told.values()
+        by_input = metadata["metadata"]["columns"][signature or "serving_default"]
+        (columns,) = by_input.values()
         return tuple(map(str, columns))
     except (LookupError, TypeError, AttributeError, ValueError):
         return None
@@ -383,5 +383,5 @@ def split_data(document: Any) -> tuple[dict[str, Any], dict[str, str]]:
                 value=value,
                 allowed="a type such as float32",
             )
-    told = {f"{name}_dtype" for name in types}
-    return {name: value for name, value in document.items() if name not in told}, types
+    type_fields = {f"{name}_dtype" for name in types}
+    return {name: value for name, value in document.items() if name not in type_fields}, types

@@ -52,7 +52,7 @@ class Predictions:
         self._credentials = credentials
         self._endpoint = parse_endpoint(address if "://" in address else f"http://{address}")
         self._transport = _ServiceTransport(self._endpoint, credentials)
-        self._told: dict[str | None, Any] = {}
+        self._metadata_by_release: dict[str | None, Any] = {}
 
     def close(self) -> None:
         """Close connections that are kept open."""
@@ -76,13 +76,13 @@ class Predictions:
         given = given_inputs(inputs)
         signature = signature or given.signature or None
         values = self._values(given, signature, release, timeout)
-        asked: dict[str, Any] = {"instances": values} if is_rows(values) else {"inputs": values}
+        body: dict[str, Any] = {"instances": values} if is_rows(values) else {"inputs": values}
         if signature:
-            asked["signature_name"] = signature
+            body["signature_name"] = signature
         request = Request(
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
-            body=json.dumps(asked, default=for_json).encode(),
+            body=json.dumps(body, default=for_json).encode(),
             headers={"Content-Type": "application/json", **release_header(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,
@@ -144,8 +144,8 @@ class Predictions:
         if not isinstance(given.values, Table):
             return given.values
         names = self._inputs(signature, release, timeout)
-        told = self._metadata(release, timeout) if names else None
-        return given.values.for_inputs(names, trained_columns(told, signature))
+        metadata = self._metadata(release, timeout) if names else None
+        return given.values.for_inputs(names, trained_columns(metadata, signature))
 
     def _inputs(self, signature: str | None, release: str | None, timeout: float) -> dict[str, str]:
         """The inputs of a signature with their types; empty if the model does not tell them.
@@ -162,11 +162,11 @@ class Predictions:
 
     def _metadata(self, release: str | None, timeout: float) -> Any:
         """What the model tells of itself; asked for once."""
-        if release not in self._told:
+        if release not in self._metadata_by_release:
             path = f"/v1/models/{segment(self.name)}/metadata"
             request = Request("GET", path, headers=release_header(release), read_timeout_s=timeout)
-            self._told[release] = self._transport.json(request)
-        return self._told[release]
+            self._metadata_by_release[release] = self._transport.json(request)
+        return self._metadata_by_release[release]
 
 
 class _ServiceTransport(Transport):

@@ -125,11 +125,11 @@ def _fetch(
     transport: Transport, bucket: str, files: Sequence[BucketFile], found: list[int | CloudMlError]
 ) -> None:
     """Ask once, and add to ``found`` what becomes of each file."""
-    wanted = json.dumps(codec.encode(ReadObjects(keys=[file.key for file in files]))).encode()
+    body = json.dumps(codec.encode(ReadObjects(keys=[file.key for file in files]))).encode()
     request = Request(
         "POST",
         f"{PATH}/-/read/{segment(bucket)}",
-        body=wanted,
+        body=body,
         headers={"Content-Type": "application/json", "Accept": "*/*"},
         read_timeout_s=UPLOAD_TIMEOUT_S,
         same_twice=True,

@@ -225,7 +225,7 @@ class Objects:
             AlreadyExists: ``only_if_absent``, and there is such an object.
         """
         old, new = object_uri(source), object_uri(target)
-        wanted = CopyObject(
+        copy_request = CopyObject(
             source_bucket=old.bucket,
             source_key=old.key,
             bucket=new.bucket,
@@ -235,7 +235,7 @@ class Objects:
         request = Request(
             "POST",
             f"{PATH}/-/copy",
-            body=json.dumps(codec.encode(wanted)).encode(),
+            body=json.dumps(codec.encode(copy_request)).encode(),
             headers={"Content-Type": "application/json"},
             read_timeout_s=UPLOAD_TIMEOUT_S,
         )
@@ -255,13 +255,13 @@ class Objects:
 
     def digest(self, uri: str) -> str | None:
         """The SHA-256 of an object; the server may have to read it."""
-        wanted = Request(
+        request = Request(
             "HEAD",
             object_path(object_uri(uri)),
             headers={"Want-Repr-Digest": "sha-256=1"},
             read_timeout_s=UPLOAD_TIMEOUT_S,
         )
-        with self._transport.send(wanted) as answer:
+        with self._transport.send(request) as answer:
             answer.read()
         return repr_digest(answer.headers.get("repr-digest"))
 

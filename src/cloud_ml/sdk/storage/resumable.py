@@ -119,8 +119,10 @@ def _send_and_complete(
     # A file that was written meanwhile has the digest of pieces that never stood in it together.
     if has_changed(sending.source, sending.before) or expected not in (None, sha256):
         raise source_changed(sending.source)
-    said = CompleteUpload(sha256=sha256, only_if_absent=only_if_absent)
-    return complete(sending.transport, sending.path, said, sending.where, sending.before.st_size)
+    completion = CompleteUpload(sha256=sha256, only_if_absent=only_if_absent)
+    return complete(
+        sending.transport, sending.path, completion, sending.where, sending.before.st_size
+    )
 
 
 class _Differs(Conflict):

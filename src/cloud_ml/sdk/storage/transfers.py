@@ -114,16 +114,16 @@ def digest_of(transport: Transport, path: str) -> tuple[str, str | None]:
     Raises:
         CloudMlError: As ``Transport.send``.
     """
-    wanted = Request(
+    request = Request(
         "HEAD", path, headers={"Want-Repr-Digest": "sha-256=1"}, read_timeout_s=UPLOAD_TIMEOUT_S
     )
-    with transport.send(wanted) as answer:
+    with transport.send(request) as answer:
         answer.read()
     return answer.headers.get("etag", ""), repr_digest(answer.headers.get("repr-digest"))
 
 
 def complete(
-    transport: Transport, here: str, said: CompleteUpload, where: ObjectUri, size: int
+    transport: Transport, here: str, completion: CompleteUpload, where: ObjectUri, size: int
 ) -> StoredObject:
     """Have the upload at the path ``here`` become an object of ``size`` bytes.
 
@@ -131,13 +131,13 @@ def complete(
         CloudMlError: As ``Transport.json``.
     """
     try:
-        document = transport.json(repeatable_post(f"{here}/complete", said))
+        document = transport.json(repeatable_post(f"{here}/complete", completion))
     except NotFound:
         # An answer that was lost, or somebody with the same file: if what is there is ours, all is
         # well.
         path = f"{PATH}/{segment(where.bucket)}/{key_path(where.key)}"
         etag, found = digest_of(transport, path)
-        if found != said.sha256:
+        if found != completion.sha256:
             raise
         with transport.send(Request("HEAD", path)) as answer:
             answer.read()
@@ -162,14 +162,14 @@ def part_request(here: str, number: int, body: bytes) -> Request:
     )
 
 
-def repeatable_post(path: str, wanted: BeginUpload | CompleteUpload) -> Request:
+def repeatable_post(path: str, content: BeginUpload | CompleteUpload) -> Request:
     """A POST that may be repeated: to begin the same again is to go on, and a second completion
     is noticed.
     """
     return Request(
         "POST",
         path,
-        body=json.dumps(codec.encode(wanted)).encode(),
+        body=json.dumps(codec.encode(content)).encode(),
         headers={"Content-Type": "application/json"},
         idempotency_key=secrets.token_hex(16),
         read_timeout_s=UPLOAD_TIMEOUT_S,

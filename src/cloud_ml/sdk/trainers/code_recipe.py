@@ -90,11 +90,11 @@ class _Unclear(Exception):
 
 
 def _counts_workers_only(job: TrainJob) -> bool:
-    said = (
+    explicit = (
         job.framework, job.framework_version, job.recipe, job.array, job.cluster_spec,
         job.ps_count, job.ps_spec, job.master_spec, job.cluster_arguments,
     )  # fmt: skip
-    if any(said) or "://" in job.trainer_uri:
+    if any(explicit) or "://" in job.trainer_uri:
         return False
     elastic = job.elastic or {}
     rules = (job.restart.rules if job.restart is not None else None) or ()
@@ -136,9 +136,9 @@ def _read_imports(sources: Iterable[tuple[str, bytes]]) -> dict[str, str]:
         if (words if imported is None else imported).intersection(UNCLEAR):
             raise _Unclear
         for recipe, modules in MODULES.items():
-            told = next((one for one in modules if one in (imported or ())), None)
-            if told and recipe not in found:
-                found[recipe] = f"{name} imports {told}"
+            module = next((one for one in modules if one in (imported or ())), None)
+            if module and recipe not in found:
+                found[recipe] = f"{name} imports {module}"
     return found
 
 
@@ -154,7 +154,7 @@ def _requirements(job: TrainJob, files: Iterable[tuple[str, Path]]) -> Iterator[
 def _of_requirements(required: Mapping[str, str]) -> CodeRecipe | None:
     """Code that imports Transformers, say, names PyTorch in its requirements only."""
     for name in ("requirements.txt", "requirements"):
-        if told := _TORCH_PACKAGE.search(required.get(name, "")):
+        if match := _TORCH_PACKAGE.search(required.get(name, "")):
             verb = "requires" if name == "requirements.txt" else "name"
-            return CodeRecipe("pytorch", f"{name} {verb} {told[1]}")
+            return CodeRecipe("pytorch", f"{name} {verb} {match[1]}")
     return None
