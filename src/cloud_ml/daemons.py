@@ -93,12 +93,12 @@ class Resident:
         """Why it did not start. On a full disk it cannot write the reason into its log."""
         room = os.statvfs(self.folder)
         lines = log.read_bytes()[-4096:].decode(errors="replace").split("\n")
-        said = [line for line in lines if line.strip()]
+        texts = [line for line in lines if line.strip()]
         if room.f_bavail * room.f_frsize < _LEAST_ROOM_BYTES:
             reason, hint = f"the disk of {self.folder} is full", "Free some space, then try again."
         else:
             ended = f"it was killed by signal {-code}" if code < 0 else f"it ended with code {code}"
-            reason, hint = said[-1] if said else ended, f"See {log}."
+            reason, hint = texts[-1] if texts else ended, f"See {log}."
         return Unavailable(f"the {self.name} did not start: {reason}", hint=hint)
 
 

@@ -20,15 +20,15 @@ _began_with: list[tuple[int, int]] = []
 def raise_limit() -> int:
     """Let this process have as many open files as the system allows it; returns how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    target = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
+    if soft == resource.RLIM_INFINITY or soft >= target:
         return _MOST if soft == resource.RLIM_INFINITY else soft
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     except (OSError, ValueError):
         return soft
     _began_with.append((soft, hard))
-    return wanted
+    return target
 
 
 def limit() -> int:

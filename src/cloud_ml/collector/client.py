@@ -81,8 +81,8 @@ class CollectorProcess:
 
     def read_events(self, descriptor: int, offset: int, session: EventSession) -> EventPiece:
         """See ``PointParser``."""
-        asked = {"kind": "events", "offset": offset, "session": [session.number, session.purge]}
-        document, rows = self._ask(asked, descriptor)
+        request = {"kind": "events", "offset": offset, "session": [session.number, session.purge]}
+        document, rows = self._ask(request, descriptor)
         try:
             piece = event_piece(document, rows)
             _whole(offset + piece.taken, offset, document["size"])
@@ -102,11 +102,11 @@ class CollectorProcess:
         final: bool,
     ) -> LogPiece:
         """See ``PointParser``."""
-        asked = {
+        request = {
             "kind": "log", "offset": offset, "left": left, "patterns": list(patterns),
             "steps": dict(steps), "at": at, "final": final,
         }  # fmt: skip
-        document, rows = self._ask(asked, descriptor)
+        document, rows = self._ask(request, descriptor)
         try:
             piece = log_piece(document, rows)
             _whole(piece.taken, 0, left)
@@ -266,8 +266,8 @@ class CollectorProcess:
             return ""
         self._process.kill()
         lines = self._process.stderr.read(_LONGEST_WORDS).decode(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        return f": {said[-1][:200]}" if said else ""
+        texts = [line.strip() for line in lines if line.strip()]
+        return f": {texts[-1][:200]}" if texts else ""
 
     def _hear_no_more(self) -> None:
         """From here on it reads what tenants wrote."""

@@ -25,9 +25,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _AREA.ok("kind", f"{found.program}, {found.address}")
         yield _schema(found)
     elif data_folder.has_been_used(settings.data_dir):
-        says = f"{found.missing_file} is missing, though a server has used {settings.data_dir}"
+        message = f"{found.missing_file} is missing, though a server has used {settings.data_dir}"
         yield _AREA.problem(
-            "kind", says, "`cloudml server restore BACKUP`; no server starts empty in its place"
+            "kind", message, "`cloudml server restore BACKUP`; no server starts empty in its place"
         )
     else:
         yield _AREA.ok("kind", f"{found.program}, made at the first start: {found.missing_file}")
@@ -37,13 +37,13 @@ def _schema(found: DatabaseInspection) -> Finding:
     if found.schema is None:
         return _AREA.ok("schema", "none yet; made at the first start")
     if found.schema > HEAD:
-        says = f"{found.schema}, written by a newer version; this one's is {HEAD}"
+        message = f"{found.schema}, written by a newer version; this one's is {HEAD}"
         return _AREA.problem(
-            "schema", says, "install the newer version again, or restore an older backup"
+            "schema", message, "install the newer version again, or restore an older backup"
         )
     if found.schema < HEAD:
-        says = f"{found.schema}, older than this version's {HEAD}"
+        message = f"{found.schema}, older than this version's {HEAD}"
         return _AREA.warning(
-            "schema", says, "the next start renews it; `cloudml server backup TARGET` before"
+            "schema", message, "the next start renews it; `cloudml server backup TARGET` before"
         )
     return _AREA.ok("schema", f"{found.schema}, this version's")

@@ -31,14 +31,14 @@ class Area:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def ok(self, name: str, says: str) -> Finding:
+    def ok(self, name: str, message: str) -> Finding:
         """All is well."""
-        return Finding(self.name, name, Verdict.OK, says)
+        return Finding(self.name, name, Verdict.OK, message)
 
-    def warning(self, name: str, says: str, remedy: str = "") -> Finding:
+    def warning(self, name: str, message: str, remedy: str = "") -> Finding:
         """It works, but not as well as it could."""
-        return Finding(self.name, name, Verdict.WARNING, says, remedy)
+        return Finding(self.name, name, Verdict.WARNING, message, remedy)
 
-    def problem(self, name: str, says: str, remedy: str = "") -> Finding:
+    def problem(self, name: str, message: str, remedy: str = "") -> Finding:
         """It does not work."""
-        return Finding(self.name, name, Verdict.PROBLEM, says, remedy)
+        return Finding(self.name, name, Verdict.PROBLEM, message, remedy)

@@ -38,25 +38,25 @@ def examine(settings: Settings) -> Iterator[Finding]:
             yield _AREA.ok(fence.replace("_", " "), stands)
         yield _processes(settings)
         for orphan in orphans.find(orphans.group_folders(dict(found.config.cgroups))):
-            says = f"a server whose data folder is gone has left {orphan}"
+            message = f"a server whose data folder is gone has left {orphan}"
             by_hand = f", or: {orphan.commands}" if orphan.commands else ""
             yield _AREA.warning(
-                "left over", says, f"the next start of a server as root removes it{by_hand}"
+                "left over", message, f"the next start of a server as root removes it{by_hand}"
             )
         for sentence in found.missing:
-            says, _, remedy = sentence.partition("; ")
-            yield _AREA.warning("missing", says, remedy)
+            message, _, remedy = sentence.partition("; ")
+            yield _AREA.warning("missing", message, remedy)
 
 
 def _processes(settings: Settings) -> Finding:
     """How many processes each job may have."""
-    wanted, places = settings.engine.max_processes, most_jobs(settings.controller)
-    limit = process_limit(wanted, places)
-    says = f"each job may have {limit} processes and threads"
-    if limit == wanted:
-        return _AREA.ok("processes", says)
+    configured, places = settings.engine.max_processes, most_jobs(settings.controller)
+    limit = process_limit(configured, places)
+    message = f"each job may have {limit} processes and threads"
+    if limit == configured:
+        return _AREA.ok("processes", message)
     why = f"{places} jobs may take half of the {kernel_limit()} that the kernel can have"
     return _AREA.ok(
         "processes",
-        f"{says}, fewer than engine.max_processes ({wanted}): {why}; sysctl kernel.pid_max",
+        f"{message}, fewer than engine.max_processes ({configured}): {why}; sysctl kernel.pid_max",
     )

@@ -29,17 +29,17 @@ def examine() -> Iterator[Finding]:
     )
     cores = len(os.sched_getaffinity(0))
     total, free = _memory()
-    says = f"{cores} cores, {format_memory(total)} of memory, {format_memory(free)} of it free"
+    message = f"{cores} cores, {format_memory(total)} of memory, {format_memory(free)} of it free"
     if total < _LEAST_MEMORY:
-        yield _AREA.warning("size", says, "jobs of the larger frameworks need 2G and more")
+        yield _AREA.warning("size", message, "jobs of the larger frameworks need 2G and more")
     else:
-        yield _AREA.ok("size", says)
+        yield _AREA.ok("size", message)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # the server asks for all that it can have
     most = "as many as memory holds" if hard == resource.RLIM_INFINITY else f"at most {hard}"
     if hard != resource.RLIM_INFINITY and hard < _LEAST_FILES:
-        says = f"{most}, which is enough for {open_files.connections_that_fit(hard)} connections"
+        message = f"{most}, which is enough for {open_files.connections_that_fit(hard)} connections"
         remedy = f"ulimit -Hn {_LEAST_FILES}, or LimitNOFILE={_LEAST_FILES} in the unit of systemd"
-        yield _AREA.warning("open files", says, remedy)
+        yield _AREA.warning("open files", message, remedy)
     else:
         yield _AREA.ok("open files", most)
     yield _open_files_of_all()
@@ -53,10 +53,10 @@ def _open_files_of_all() -> Finding:
     most = int(Path("/proc/sys/fs/file-max").read_text("ascii"))
     if most >= _MANY_FILES:
         return _AREA.ok("open files of all", "as many as memory holds")
-    says = f"at most {most}: jobs of one organisation could take all of them, and others' could open none"
+    message = f"at most {most}: jobs of one organisation could take all of them, and others' could open none"
     return _AREA.warning(
         "open files of all",
-        says,
+        message,
         "sysctl fs.file-max=9223372036854775807, which systemd sets by itself",
     )
 
@@ -77,11 +77,11 @@ def _gpus() -> Finding:
         )
     line = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
-        asked = subprocess.run(  # noqa: S603
+        completed = subprocess.run(  # noqa: S603
             line, capture_output=True, text=True, timeout=_GPU_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         return _AREA.warning(
             "gpus", f"nvidia-smi is there and does not answer: {error}", "look at the driver"
         )
-    return _AREA.ok("gpus", "; ".join(asked.stdout.strip().splitlines()) or "none")
+    return _AREA.ok("gpus", "; ".join(completed.stdout.strip().splitlines()) or "none")

@@ -36,8 +36,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
     elif server.behind_proxy:
         yield _AREA.ok("exposure", "others reach the server through a TLS proxy")
     else:
-        says = f"{server.host} is beyond loopback and there is no TLS, so the server will not start"
-        yield _AREA.problem("exposure", says, "--tls-cert and --tls-key, or --behind-proxy")
+        message = (
+            f"{server.host} is beyond loopback and there is no TLS, so the server will not start"
+        )
+        yield _AREA.problem("exposure", message, "--tls-cert and --tls-key, or --behind-proxy")
 
 
 def _is_port_taken(host: str, port: int) -> bool:

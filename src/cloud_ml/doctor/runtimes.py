@@ -43,7 +43,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
 def _uv() -> Finding:
     try:
         program = find_uv()
-        asked = subprocess.run(  # noqa: S603
+        completed = subprocess.run(  # noqa: S603
             [str(program), "--version"],
             capture_output=True,
             text=True,
@@ -54,7 +54,7 @@ def _uv() -> Finding:
         return _AREA.problem("uv", error.message, error.hint or "")
     except (OSError, subprocess.SubprocessError) as error:
         return _AREA.problem("uv", f"it cannot be run: {error}", "pip install --force-reinstall uv")
-    return _AREA.ok("uv", f"{asked.stdout.strip().removeprefix('uv ')}, {program}")
+    return _AREA.ok("uv", f"{completed.stdout.strip().removeprefix('uv ')}, {program}")
 
 
 def _git() -> Finding:
@@ -64,8 +64,12 @@ def _git() -> Finding:
     try:
         program, version = git.find_git()
     except (FetchFailed, OSError, subprocess.SubprocessError) as error:
-        says = f"{str(error).partition(';')[0]}: trainers from git+https:// fail; all others work"
-        return _AREA.warning("git", says, "install git 2.37 or newer, or set trainers.urls to none")
+        message = (
+            f"{str(error).partition(';')[0]}: trainers from git+https:// fail; all others work"
+        )
+        return _AREA.warning(
+            "git", message, "install git 2.37 or newer, or set trainers.urls to none"
+        )
     return _AREA.ok("git", f"{version}, {program}")
 
 
@@ -76,13 +80,13 @@ def _indexes(config: pipconfig.PipConfig) -> Iterator[Finding]:
     if config.no_index:
         yield _AREA.ok("index", "none: pip is set to use no index")
         return
-    asked = (
+    default_index = (
         config.kept.get("UV_DEFAULT_INDEX")
         or config.kept.get("UV_INDEX_URL")
         or config.index
         or _USUAL_INDEX
     )
-    for url in (asked, *config.extra_indexes):
+    for url in (default_index, *config.extra_indexes):
         shown = pipconfig.without_credentials(url)
         try:
             reach(url, os.environ)

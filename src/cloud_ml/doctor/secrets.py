@@ -50,8 +50,8 @@ def _key(file: KeyFile, first: list[str]) -> Finding:
             "sealing key", f"others may read {file.path}", f"chmod 600 {file.path}"
         )
     if not {key.id for key in keys} & set(first) and first:
-        says = f"{file.path} is not the key that the first server of this database made"
-        return _AREA.warning("sealing key", says, "all servers of a database need the same key")
+        message = f"{file.path} is not the key that the first server of this database made"
+        return _AREA.warning("sealing key", message, "all servers of a database need the same key")
     return _AREA.ok(
         "sealing key", f"{file.path}; keep a copy, and not beside backups of the database"
     )

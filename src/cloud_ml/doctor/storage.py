@@ -108,12 +108,12 @@ def _uid_of(folder: Path) -> int | None:
 
 def _room(place: Path) -> Iterator[Finding]:
     usage = shutil.disk_usage(place)
-    says = f"{format_memory(usage.free)} of {format_memory(usage.total)} free"
+    message = f"{format_memory(usage.free)} of {format_memory(usage.total)} free"
     enough = usage.free >= _LEAST_BYTES
     remedy = (
         "environments of the larger frameworks take gigabytes; environments.home can lie elsewhere"
     )
-    yield _AREA.ok("room", says) if enough else _AREA.warning("room", says, remedy)
+    yield _AREA.ok("room", message) if enough else _AREA.warning("room", message, remedy)
     facts = os.statvfs(place)
     if facts.f_files and facts.f_favail < _LEAST_INODES:
         yield _AREA.warning(
@@ -122,16 +122,16 @@ def _room(place: Path) -> Iterator[Finding]:
 
 
 def _default_limit(settings: Settings) -> Finding:
-    size, told = (
+    size, setting = (
         default_disk_bytes(settings.engine, settings.data_dir),
         settings.engine.default_disk,
     )
     if not size:
-        says = "jobs that name no disk limit have none"
+        message = "jobs that name no disk limit have none"
         return _AREA.warning(
-            "limit", says, "set engine.default_disk to auto, or to a size such as 20G"
+            "limit", message, "set engine.default_disk to auto, or to a size such as 20G"
         )
-    why = "a quarter of what is free" if told == "auto" else "by setting"
+    why = "a quarter of what is free" if setting == "auto" else "by setting"
     return _AREA.ok(
         "limit", f"jobs that name no disk limit may keep {format_memory(size)} each: {why}"
     )
@@ -140,9 +140,9 @@ def _default_limit(settings: Settings) -> Finding:
 def _kept_limit(settings: Settings) -> Finding:
     limit = kept_disk_bytes(settings.engine)
     if limit == NO_LIMIT:
-        says = "ended jobs of one organisation may fill the disk"
+        message = "ended jobs of one organisation may fill the disk"
         return _AREA.warning(
-            "ended jobs", says, "set engine.kept_disk to auto, or to a size such as 100G"
+            "ended jobs", message, "set engine.kept_disk to auto, or to a size such as 100G"
         )
     most = "as much as is free" if limit == AS_MUCH_AS_IS_FREE else format_memory(limit)
     return _AREA.ok("ended jobs", f"those of one organisation may keep {most}")
@@ -154,16 +154,17 @@ def _object_limits(settings: StorageSettings) -> Finding:
         "buckets_per_org": (settings.buckets_per_org, "buckets"),
     }
     if open_ones := [f"storage.{name}" for name, (most, _) in limits.items() if not most]:
-        says = f"one organisation may take all files of the disk: {' and '.join(open_ones)} is 0"
+        message = f"one organisation may take all files of the disk: {' and '.join(open_ones)} is 0"
         return _AREA.warning(
-            "objects", says, "set a limit, such as 1000000 objects and 1000 buckets"
+            "objects", message, "set a limit, such as 1000000 objects and 1000 buckets"
         )
     if not settings.disk_reserve:
-        says = "uploads may fill the disk to its last byte: storage.disk_reserve is empty"
-        return _AREA.warning("objects", says, "set storage.disk_reserve, such as 1G")
-    told = ", ".join(f"{most} {what}" for most, what in limits.values())
+        message = "uploads may fill the disk to its last byte: storage.disk_reserve is empty"
+        return _AREA.warning("objects", message, "set storage.disk_reserve, such as 1G")
+    limits_text = ", ".join(f"{most} {what}" for most, what in limits.values())
     return _AREA.ok(
-        "objects", f"one organisation may have {told}; uploads leave {settings.disk_reserve} free"
+        "objects",
+        f"one organisation may have {limits_text}; uploads leave {settings.disk_reserve} free",
     )
 
 
@@ -174,9 +175,9 @@ def _kind(mount: _Mount) -> Finding:
             "file system", f"{kind}: everything is gone when the machine stops", "use a disk"
         )
     if kind in _REMOTE:
-        says = f"{kind}: locks and flushes over a network are what SQLite cannot rely on"
+        message = f"{kind}: locks and flushes over a network are what SQLite cannot rely on"
         return _AREA.warning(
-            "file system", says, "use a local disk, or PostgreSQL with --database-url"
+            "file system", message, "use a local disk, or PostgreSQL with --database-url"
         )
     return _AREA.ok("file system", kind)
 
@@ -240,9 +241,9 @@ def _speed(place: Path) -> Finding:
             os.fdatasync(file.fileno())
             took.append(1000 * (time.perf_counter() - before))
     middle = statistics.median(took)
-    says = f"a flush takes {middle:.1f} ms"
+    message = f"a flush takes {middle:.1f} ms"
     if middle > _SLOW_MS:
         return _AREA.warning(
-            "speed", says, "each submit waits for one; a faster disk is a faster platform"
+            "speed", message, "each submit waits for one; a faster disk is a faster platform"
         )
-    return _AREA.ok("speed", says)
+    return _AREA.ok("speed", message)

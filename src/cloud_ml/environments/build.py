@@ -290,7 +290,9 @@ class _Maker:
             one for one in self.catalog.runtimes if one.name == usual.name and release(one.version)
         ]
         fitting = [
-            one for one in known if all(_fits(one.version, wanted) for _, wanted in trainer.pythons)
+            one
+            for one in known
+            if all(_fits(one.version, specifier) for _, specifier in trainer.pythons)
         ]
         if usual in fitting or not fitting:
             return usual
@@ -306,11 +308,13 @@ def _fits(minor: str, specifier: str) -> bool:
 
 def _unmet_pythons(trainer: Trainer | None, interpreter: Interpreter) -> tuple[str, ...]:
     pythons = trainer.pythons if trainer else ()
-    unmet = [(file, wanted) for file, wanted in pythons if not _fits(interpreter.minor, wanted)]
+    unmet = [
+        (file, specifier) for file, specifier in pythons if not _fits(interpreter.minor, specifier)
+    ]
     return tuple(
-        f"{file} asks for Python {wanted[:100]}, and the job gets {interpreter.version}; "
+        f"{file} asks for Python {specifier[:100]}, and the job gets {interpreter.version}; "
         "`cloudml framework list` shows what there is"
-        for file, wanted in unmet
+        for file, specifier in unmet
     )
 
 
@@ -353,12 +357,12 @@ def _key(
     config: pipconfig.PipConfig,
     python: Interpreter,
 ) -> str:
-    wanted = (request.trainer_name, request.module, request.framework, request.framework_version)
+    code = (request.trainer_name, request.module, request.framework, request.framework_version)
     given = (request.requires, request.keras_backend)
     return digest_of(
         _FORMAT,
         digest,
-        wanted,
+        code,
         given,
         catalog.digest,
         config.fingerprint,
@@ -390,13 +394,13 @@ def _make_prepared(
     used = [Path(made.folder)] if made.folder and sites[0] == Path(made.folder) else []
     prefix = [interpreter.prefix] if interpreter.mounted else []
     folders: list[Path | str] = [*used, *made.stored, *config.paths, *prefix]
-    told = {**config.job_environment(), **made.environment}
+    environment = {**config.job_environment(), **made.environment}
     shared = [site for site in made.stored if str(site) != made.own_site]
     binds = tuple(same_place(*folders))
     return Prepared(
         python=f"{place}/bin/python",
         binds=binds,
-        environment={**told, **variables(place, made.stored)},
+        environment={**environment, **variables(place, made.stored)},
         runtime=made.runtime,
         base_memory=made.base_memory,
         lock=without_secrets(made.lock),
@@ -413,7 +417,7 @@ def _make_prepared(
             version=made.version,
             sites=tuple(map(str, shared)),
             binds=tuple(bind for bind in binds if bind.source != made.own_site),
-            environment={**told, **variables(place, shared)},
+            environment={**environment, **variables(place, shared)},
         ),
     )
 

@@ -55,14 +55,12 @@ class Catalog:
         Raises:
             EnvironmentFailed: There is none; the message names what there is.
         """
-        wanted = framework.strip().lower()
+        name = framework.strip().lower()
         family = [
-            runtime
-            for runtime in self.runtimes
-            if wanted == runtime.name or wanted in runtime.aliases
+            runtime for runtime in self.runtimes if name == runtime.name or name in runtime.aliases
         ]
         if not family:
-            raise EnvironmentFailed("EnvironmentFailed", self._unknown_framework(wanted))
+            raise EnvironmentFailed("EnvironmentFailed", self._unknown_framework(name))
         for runtime in family:
             if runtime.means(version or None):
                 return runtime
@@ -70,7 +68,7 @@ class Catalog:
             return max(family, key=lambda runtime: release(runtime.version))
         there = ", ".join(runtime.version for runtime in _newest_first(family))
         raise EnvironmentFailed(
-            "EnvironmentFailed", f"{wanted} {version} is not offered; there is {there}"
+            "EnvironmentFailed", f"{name} {version} is not offered; there is {there}"
         )
 
     def refusal(self, framework: str, version: str | None = None) -> str | None:
@@ -88,15 +86,15 @@ class Catalog:
             shown.setdefault(runtime.name, []).append(runtime.version)
         return shown
 
-    def _unknown_framework(self, wanted: str) -> str:
+    def _unknown_framework(self, framework: str) -> str:
         import difflib  # noqa: PLC0415 -- only on this way out
 
         names = sorted(
             {name for runtime in self.runtimes for name in (runtime.name, *runtime.aliases)}
         )
-        near = difflib.get_close_matches(wanted, names, n=2)
+        near = difflib.get_close_matches(framework, names, n=2)
         guess = f"; did you mean {' or '.join(near)}?" if near else "."
-        return f"there is no framework {wanted!r}{guess} Offered: {', '.join(self.listing())}"
+        return f"there is no framework {framework!r}{guess} Offered: {', '.join(self.listing())}"
 
 
 @functools.lru_cache(4)

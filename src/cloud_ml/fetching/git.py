@@ -66,7 +66,7 @@ class _Git:
     def __init__(self, program: str, folder: Path, settings: Sequence[str]) -> None:
         self._line = [program, *settings]
         self._folder = folder
-        self._said = folder / "said"
+        self._messages_file = folder / "said"
         kept = {
             name: value
             for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -89,10 +89,10 @@ class _Git:
         """A command that runs; its output is piped, and its messages go to a file of bounded
         size.
         """
-        with self._said.open("wb") as said:
+        with self._messages_file.open("wb") as file:
             return subprocess.Popen(  # noqa: S603 - our own command line
                 [*self._line, *words], env=dict(self.environment), cwd=self._folder,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file,
             )  # fmt: skip
 
     def __call__(self, *words: str, what: str) -> None:
@@ -106,7 +106,7 @@ class _Git:
 
     def reason(self) -> str:
         """The last thing that git said, as one line."""
-        with self._said.open("rb") as file:
+        with self._messages_file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - _WORDS, 0))
             lines = [
@@ -182,10 +182,10 @@ def find_git() -> tuple[str, str]:
         raise FetchFailed(
             "git is not installed on the server; upload the code, or give the URL of an archive"
         )
-    told = subprocess.run(  # noqa: S603
+    completed = subprocess.run(  # noqa: S603
         [program, "--version"], capture_output=True, check=False, timeout=30, env={}
     )
-    words = told.stdout.decode("ascii", "replace").split()
+    words = completed.stdout.decode("ascii", "replace").split()
     version = words[2] if len(words) > 2 else ""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < OLDEST:

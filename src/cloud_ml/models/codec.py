@@ -170,7 +170,7 @@ def _encode_sequence(value: Any) -> Any:
 def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
     fields = _field_decoders(kind, ignore_unknown)
     required = _required_fields(kind)
-    meant: Mapping[str, str] = getattr(kind, "fields_meant", {})
+    meant: Mapping[str, str] = getattr(kind, "field_aliases", {})
 
     def read(document: Any, path: str) -> Any:
         if type(document) is not dict and not isinstance(document, Mapping):

@@ -62,8 +62,8 @@ def format_value(value: Any, limit: int = 120) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def refuse(field: str, value: Any, allowed: str, *, meant: str = "") -> InvalidRequest:
-    """The error for ``value`` in ``field``, ready to be raised; ``meant`` is what the caller may
+def refuse(field: str, value: Any, allowed: str, *, suggestion: str = "") -> InvalidRequest:
+    """The error for ``value`` in ``field``, ready to be raised; ``suggestion`` is what the caller may
     have wanted to say.
     """
     return InvalidRequest(
@@ -71,14 +71,14 @@ def refuse(field: str, value: Any, allowed: str, *, meant: str = "") -> InvalidR
         field=field,
         value=value,
         allowed=allowed,
-        hint=f"Did you mean {meant}?" if meant else None,
+        hint=f"Did you mean {suggestion}?" if suggestion else None,
     )
 
 
 def check_name(field: str, value: Any) -> str:
     """A resource's name, as in RFC 1123 labels."""
     if not isinstance(value, str) or len(value) > 63 or not NAME.fullmatch(value):
-        raise refuse(field, value, NAME_ALLOWED, meant=suggestions.name(value))
+        raise refuse(field, value, NAME_ALLOWED, suggestion=suggestions.name(value))
     return value
 
 
@@ -89,7 +89,7 @@ def check_module(field: str, value: Any) -> str:
             field,
             value,
             "a Python module name such as trainer.task",
-            meant=suggestions.module(value),
+            suggestion=suggestions.module(value),
         )
     return value
 
@@ -181,7 +181,7 @@ def check_cpu(field: str, value: Any) -> str:
             field,
             value,
             "cores above 0 with at most two decimals, such as 0.5 or 2",
-            meant=suggestions.cpu(value),
+            suggestion=suggestions.cpu(value),
         )
     return text
 
@@ -198,7 +198,7 @@ def check_memory(field: str, value: Any) -> str:
     match = _MEMORY.fullmatch(value) if isinstance(value, str) and len(value) < 24 else None
     if not match or Decimal(match[1]) == 0:
         allowed = "a number above 0 followed by K, M or G, such as 100M or 1.5G"
-        raise refuse(field, value, allowed, meant=suggestions.memory(value))
+        raise refuse(field, value, allowed, suggestion=suggestions.memory(value))
     return str(value)
 
 
@@ -236,7 +236,7 @@ def check_duration(field: str, value: Any) -> str:
             field,
             value,
             "a duration above 0 and below 100 years, such as 90s, 30m, 2h or 1d12h",
-            meant=suggestions.duration(value),
+            suggestion=suggestions.duration(value),
         )
     return text
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 C = TypeVar("C")
-LIMITS_MEANT: Mapping[str, str] = {
+LIMIT_ALIASES: Mapping[str, str] = {
     "cpu": "cpu_limit",
     "cpus": "cpu_limit",
     "memory": "memory_limit",
@@ -21,12 +21,12 @@ LIMITS_MEANT: Mapping[str, str] = {
 """Fields that jobs and services share, under the names that other tools have for them."""
 
 
-def names_near(meant: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
+def names_near(aliases: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
     """A decorator of dataclasses: an unknown field is answered with the one that may be meant, also
     by the codec.
 
     Args:
-        meant: Fields by words that people use for them elsewhere, such as ``memory``.
+        aliases: Fields by words that people use for them elsewhere, such as ``memory``.
     """
 
     def decorate(cls: type[C]) -> type[C]:
@@ -37,13 +37,13 @@ def names_near(meant: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
             known = cls.__dataclass_fields__  # type: ignore[attr-defined]
             for name in fields:
                 if name not in known:
-                    near = meant.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
+                    near = aliases.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
                     hint = f"; did you mean {near}?" if near else ""
                     raise TypeError(f"{cls.__name__} has no field {name!r}{hint}")
             made(self, *values, **fields)
 
         cls.__init__ = init  # type: ignore[method-assign]
-        cls.fields_meant = meant  # type: ignore[attr-defined]
+        cls.field_aliases = aliases  # type: ignore[attr-defined]
         return cls
 
     return decorate

@@ -87,14 +87,14 @@ class ResourceType(Generic[NewT, ViewT]):
         """The document of a list: ``items``, the cursor ``next`` of the next page, and where to
         watch from.
         """
-        said = {"__doc__": f"{self.plural.capitalize()}, newest first."}
+        namespace = {"__doc__": f"{self.plural.capitalize()}, newest first."}
         fields: list[Any] = [
             ("items", list.__class_getitem__(self.view)),
             ("next", int | None, None),
             ("revision", int, 0),
         ]
         return make_dataclass(
-            f"{self.view.__name__}Page", fields, frozen=True, kw_only=True, namespace=said
+            f"{self.view.__name__}Page", fields, frozen=True, kw_only=True, namespace=namespace
         )
 
 

@@ -280,12 +280,12 @@ def check_chosen(
         Conflict: A part is missing or differs, or their sizes do not add up to what was declared.
     """
     by_number = {part.number: part for part in kept}
-    wanted = (
+    numbered = (
         [(part.number, part) for part in chosen] if chosen is not None else list(by_number.items())
     )
-    if [number for number, _ in wanted] != list(range(1, len(wanted) + 1)):
+    if [number for number, _ in numbered] != list(range(1, len(numbered) + 1)):
         raise Conflict("the parts are not numbered from 1 on without a gap", field="parts")
-    for number, part in wanted:
+    for number, part in numbered:
         if number not in by_number:
             raise Conflict(
                 f"part {number} has not arrived", field="parts", value=number, hint="send it again"
@@ -294,14 +294,14 @@ def check_chosen(
             raise Conflict(
                 f"part {number} is another one than was sent", field="parts", value=number
             )
-    size = sum(part.size for _, part in wanted)
+    size = sum(part.size for _, part in numbered)
     if declared.size is not None and size != declared.size:
         raise Conflict(
             f"the parts have {size} bytes in all, {declared.size} were declared",
             field="size",
             value=size,
         )
-    return [part for _, part in wanted]
+    return [part for _, part in numbered]
 
 
 def check_offset(offset: int, received: Received) -> None:

@@ -54,7 +54,7 @@ def find_peers(
     lines: Iterable[str], connections: Sequence[tuple[Address, Address]]
 ) -> list[Peer | None]:
     """The same from the lines of the tables. Lines of another form are left out."""
-    wanted = {
+    numbers = {
         (_encode(peer, long), _encode(here, long)): number
         for number, (peer, here) in enumerate(connections)
         for long in (False, True)
@@ -64,7 +64,7 @@ def find_peers(
         words = line.split()
         if len(words) <= _INODE or words[_STATE] != _ESTABLISHED:
             continue
-        number = wanted.get((words[_LOCAL], words[_REMOTE]))
+        number = numbers.get((words[_LOCAL], words[_REMOTE]))
         if number is not None and _is_number(words[_USER]) and _is_number(words[_INODE]):
             found[number] = Peer(int(words[_USER]), int(words[_INODE]))
     return found

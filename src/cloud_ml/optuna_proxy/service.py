@@ -74,16 +74,16 @@ class OptunaService:
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
         """See ``net.http2.service.Service``."""
-        told = dict(fields)
-        if told.get(b":method") != b"POST":
+        headers = dict(fields)
+        if headers.get(b":method") != b"POST":
             return Head(refusal=literal(":status", "405"))
-        if not told.get(b"content-type", b"").startswith(b"application/grpc"):
+        if not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             return Head(refusal=literal(":status", "415"))
-        path = told.get(b":path", b"")
+        path = headers.get(b":path", b"")
         name = path.removeprefix(_SERVICE)
         if name == path or not name.isalpha() or len(name) > 100:
             return Head(refusal=status_block(_UNIMPLEMENTED, "only optuna.StorageService is here"))
-        if told.get(b"grpc-encoding", b"identity") != b"identity":
+        if headers.get(b"grpc-encoding", b"identity") != b"identity":
             return Head(refusal=status_block(_UNIMPLEMENTED, "messages must not be compressed"))
         return Head(method=name.decode("ascii"))
 
@@ -105,8 +105,8 @@ class OptunaService:
         # length.
         framed = len(body) >= _PREFIX_BYTES and body[0] == 0
         if not framed or int.from_bytes(body[1:_PREFIX_BYTES], "big") + _PREFIX_BYTES != len(body):
-            said = "the body is not one uncompressed message"
-            connection.answer(stream, status_block(_INVALID, said))
+            message = "the body is not one uncompressed message"
+            connection.answer(stream, status_block(_INVALID, message))
             return
         passed = self._pass_on(connection, stream, head.method, bytes(body[_PREFIX_BYTES:]))
         task = self._loop.create_task(passed)

@@ -43,7 +43,7 @@ class Array(Recipe):
             if name not in done
         ]
         names = tuple(name for name, _ in left)
-        asked = spec.retry.task_retries
+        task_retries = spec.retry.task_retries
         variables = {
             "CLOUDML_ROLE": role.name,
             "CLOUDML_ARRAY_COUNT": str(role.replicas),
@@ -63,7 +63,7 @@ class Array(Recipe):
             completes=names,
             restarts=TaskRestarts(
                 names,
-                TASK_RETRIES if asked is None else asked,
+                TASK_RETRIES if task_retries is None else task_retries,
                 spec.retry.exits,
                 spec.retry.healthy_s,
             ),

@@ -57,10 +57,10 @@ class Dask(Recipe):
     def plan(self, spec: WorkloadSpec, context: PlanContext) -> Gang:
         tasks = tasks_of(spec, context.ports, context.places.hosts)
         (scheduler,) = (task for task in tasks if task.role == _SCHEDULER)
-        told = {"DASK_SCHEDULER_ADDRESS": f"tcp://{scheduler.address}"}
+        address = {"DASK_SCHEDULER_ADDRESS": f"tcp://{scheduler.address}"}
         waits = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": _CONNECT_TIMEOUT}
         variables = {
-            task.name: told | (waits if task.role == _CLIENT else _SERVERS) for task in tasks
+            task.name: address | (waits if task.role == _CLIENT else _SERVERS) for task in tasks
         }
         gang = plan_tasks(spec, context, tasks, variables)
         arguments = {role.name: role.arguments for role in spec.roles}

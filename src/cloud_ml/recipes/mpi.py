@@ -85,15 +85,15 @@ def _variables(tasks: Sequence[Task], task: Task, interface: str) -> dict[str, s
     Without ``pml``, Open MPI looks for networks of other kinds, and says that there are none.
     """
     daemons = ",".join(str(one.ports[1]) for one in tasks)
-    told = {
+    variables = {
         "PRTE_MCA_oob_tcp_dynamic_ipv4_ports": daemons,
         "OMPI_MCA_btl_tcp_if_include": interface,
         "OMPI_MCA_pml": "ob1",
     }
     if task.role == WORKER:
         _, _, server, messages = (str(port) for port in task.ports)
-        told["PMIX_MCA_ptl_base_ipv4_port"] = server
+        variables["PMIX_MCA_ptl_base_ipv4_port"] = server
         for family in ("v4", "v6"):
-            told[f"OMPI_MCA_btl_tcp_port_min_{family}"] = messages
-            told[f"OMPI_MCA_btl_tcp_port_range_{family}"] = "1"
-    return told
+            variables[f"OMPI_MCA_btl_tcp_port_min_{family}"] = messages
+            variables[f"OMPI_MCA_btl_tcp_port_range_{family}"] = "1"
+    return variables

@@ -176,10 +176,10 @@ def restarts_of(spec: WorkloadSpec, tasks: Sequence[Task], able: Sequence[str]) 
         tasks: All of them.
         able: The names of those from whose end the framework can go on.
     """
-    asked, exits, healthy_s = spec.retry.task_retries, spec.retry.exits, spec.retry.healthy_s
-    if asked is not None:
+    task_retries, exits, healthy_s = spec.retry.task_retries, spec.retry.exits, spec.retry.healthy_s
+    if task_retries is not None:
         names = tuple(task.name for task in tasks)
-        return TaskRestarts(names, asked, exits, healthy_s) if asked else NO_RESTARTS
+        return TaskRestarts(names, task_retries, exits, healthy_s) if task_retries else NO_RESTARTS
     ruled = any(rule.action is ExitAction.RESTART_TASK for rule in exits.rules)
     if not able and not ruled:
         return NO_RESTARTS
@@ -311,7 +311,7 @@ def _output_path(program: Program, places: JobPaths) -> str:
 def _variables(spec: WorkloadSpec, context: PlanContext, own: Mapping[str, str]) -> dict[str, str]:
     """What the platform tells the code, then what the user set, with URIs as paths."""
     program = spec.program
-    told = {
+    defaults = {
         "CLOUDML_JOB_NAME": context.job_name,
         "CLOUDML_JOB_ID": context.key.job_uid,
         "CLOUDML_ATTEMPT": str(context.key.attempt),
@@ -323,7 +323,9 @@ def _variables(spec: WorkloadSpec, context: PlanContext, own: Mapping[str, str])
         "PYTHONFAULTHANDLER": "1" if spec.hang_timeout_s else "",
     }
     variables = (
-        {name: value for name, value in told.items() if value} | dict(own) | dict(program.variables)
+        {name: value for name, value in defaults.items() if value}
+        | dict(own)
+        | dict(program.variables)
     )
     if not program.paths_for_uris:
         return variables

@@ -32,13 +32,15 @@ class PyTorch(VariantRecipe):
             return gang
         (only,) = gang.variants
         count = {"PET_NPROC_PER_NODE": str(spec.procs_per_task)}
-        told = {name: {**variables, **count} for name, variables in only.environments.items()}
+        environments = {
+            name: {**variables, **count} for name, variables in only.environments.items()
+        }
         return replace(
             gang,
             processes=tuple(
-                _under_torchrun(one) if one.name in told else one for one in gang.processes
+                _under_torchrun(one) if one.name in environments else one for one in gang.processes
             ),
-            variants=(replace(only, environments=told),),
+            variants=(replace(only, environments=environments),),
         )
 
     def keeps_ports(self, runtime: str) -> bool:

@@ -84,12 +84,12 @@ def tf_config(tasks: Sequence[Task], task: Task, roles: Mapping[str, str] = _AS_
 
 
 def _environment(tasks: Sequence[Task], task: Task, roles: Mapping[str, str]) -> dict[str, str]:
-    told = {"TF_CONFIG": tf_config(tasks, task, roles)}
+    variables = {"TF_CONFIG": tf_config(tasks, task, roles)}
     has_servers = any(one.role == PARAMETER_SERVER for one in tasks)
     if has_servers and _CHIEF in roles.values():
         # Otherwise a call to a server that is not up yet fails at once.
-        told["GRPC_FAIL_FAST"] = "use_caller"
-    return told
+        variables["GRPC_FAIL_FAST"] = "use_caller"
+    return variables
 
 
 def _able(tasks: Sequence[Task], version: str) -> tuple[str, ...]:

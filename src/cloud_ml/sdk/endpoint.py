@@ -79,7 +79,7 @@ def parse_endpoint(text: str) -> Endpoint:
         raise refuse("endpoint", text, _ALLOWED)
     if api := _API.search(parts.path):
         raise refuse(
-            "endpoint", text, "the server's address alone", meant=text[: text.rindex(api[0])]
+            "endpoint", text, "the server's address alone", suggestion=text[: text.rindex(api[0])]
         )
     secure = parts.scheme == "https"
     return Endpoint(

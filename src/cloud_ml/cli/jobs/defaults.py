@@ -213,7 +213,7 @@ def check_module_in(trainer_uri: str, module: str) -> None:
             "module_name",
             module,
             "the name of a module, not of a file",
-            meant=suggestions.module(module),
+            suggestion=suggestions.module(module),
         )
     parts = module.split(".")
     if not all(map(_RUNNABLE.fullmatch, parts)):
@@ -224,7 +224,7 @@ def check_module_in(trainer_uri: str, module: str) -> None:
                 "module_name",
                 module,
                 f"a module that {trainer_uri} holds",
-                meant=_near_module(folder, module),
+                suggestion=_near_module(folder, module),
             )
         return
     root = folder / parts[0]
@@ -237,7 +237,9 @@ def check_module_in(trainer_uri: str, module: str) -> None:
             [one.stem for one in place.parent.glob("*.py")] if place.parent.is_dir() else [],
         )
         instead = ".".join([*module.split(".")[:-1], near[0]]) if near else ""
-        raise refuse("module_name", module, f"a module that {trainer_uri} holds", meant=instead)
+        raise refuse(
+            "module_name", module, f"a module that {trainer_uri} holds", suggestion=instead
+        )
 
 
 def _near_module(folder: Path, module: str) -> str:

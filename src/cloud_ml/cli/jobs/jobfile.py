@@ -10,7 +10,7 @@ from typing import Any
 
 from cloud_ml.cli.options import json_documents
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.jobs.train_job import FIELDS_MEANT, TrainJob
+from cloud_ml.models.jobs.train_job import FIELD_ALIASES, TrainJob
 from cloud_ml.text_encoding import decode_text
 
 _USUAL = (
@@ -65,7 +65,7 @@ def _check_names(path: Path, document: dict[str, Any]) -> None:
     known = [field.name for field in dataclasses.fields(TrainJob)]
     for name in document:
         if name not in known:
-            alias = FIELDS_MEANT.get(str(name))
+            alias = FIELD_ALIASES.get(str(name))
             near = [alias] if alias else get_close_matches(str(name), known, n=3)
             raise InvalidRequest(
                 f"{name} in the job file {path} is not a known field"

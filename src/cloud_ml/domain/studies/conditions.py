@@ -71,7 +71,7 @@ def _condition(
         others = ", ".join(sorted(known))[:200]
         near = get_close_matches(parent[:LONGEST_NAME], known, n=1)
         allowed = f"a parameter of the space: {others}"
-        raise refuse(field, active_if, allowed, meant=near[0] if near else "")
+        raise refuse(field, active_if, allowed, suggestion=near[0] if near else "")
     parameter = known[parent]
     if not parameter.finite:
         allowed = "a parameter with a list of values, whole numbers or a step"

@@ -134,7 +134,7 @@ def _check_name(field: str, text: str, name: str, known: Mapping[str, Parameter]
     if name not in known:
         near = get_close_matches(name[:LONGEST_NAME], known, n=1)
         allowed = f"names of the space's parameters; {name[:LONGEST_NAME]} is none"
-        raise refuse(field, text, allowed, meant=near[0] if near else "")
+        raise refuse(field, text, allowed, suggestion=near[0] if near else "")
     if any(isinstance(value, (str, bool)) for value in known[name].values):
         raise refuse(field, text, f"parameters whose values are numbers; those of {name} are not")
 

@@ -64,7 +64,9 @@ def _need(requirements: Iterable[str]) -> None:
 
 def _is_there(text: str) -> bool:
     try:
-        wanted = parse(text)
-        return not wanted.url and satisfies(metadata.version(wanted.name), wanted.specifier)
+        requirement = parse(text)
+        return not requirement.url and satisfies(
+            metadata.version(requirement.name), requirement.specifier
+        )
     except (BadRequirement, metadata.PackageNotFoundError):
         return False

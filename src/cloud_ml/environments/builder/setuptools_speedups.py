@@ -60,12 +60,12 @@ class EntryPointReader:
         self._state: object = None
         self._all: Any = None
 
-    def __call__(self, **wanted: Any) -> Any:
-        if not wanted:
+    def __call__(self, **params: Any) -> Any:
+        if not params:
             return self._read()
         if (state := [_changed_at(entry) for entry in sys.path]) != self._state:
             self._all, self._state = self._read(), state
-        return self._all.select(**wanted)
+        return self._all.select(**params)
 
 
 def _changed_at(folder: str) -> tuple[str, int]:

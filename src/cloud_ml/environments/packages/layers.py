@@ -104,12 +104,12 @@ class Store:
             )
             if not code and is_real_folder(out / "site-packages"):
                 return
-            said = words.kept
-            if number == self.tries or not is_of_network(said):
+            output = words.kept
+            if number == self.tries or not is_of_network(output):
                 break
             pause_s = self.pause_s * 2 ** (number - 1)
             why = (
-                without_secrets(first_reason(said.decode("utf-8", "replace")))
+                without_secrets(first_reason(output.decode("utf-8", "replace")))
                 or "the network failed"
             )
             self.log(
@@ -117,13 +117,13 @@ class Store:
                 "s\n".encode()
             )
             time.sleep(pause_s)
-        self.log(said)
-        why = "the network failed" if is_of_network(said) else "see the log for uv's words"
+        self.log(output)
+        why = "the network failed" if is_of_network(output) else "see the log for uv's words"
         raise EnvironmentFailed("EnvironmentFailed", f"the packages could not be installed: {why}")
 
 
 _LINE_BYTES = 8192
-_TOLD = (b"Downloading ", b"Downloaded ", b"Installed ")
+_PROGRESS_LINES = (b"Downloading ", b"Downloaded ", b"Installed ")
 
 
 class _UvOutput(process.OutputTail):
@@ -142,7 +142,7 @@ class _UvOutput(process.OutputTail):
             lines.append(self._line)
             self._line = b""
         for line in lines:
-            if line.strip().startswith(_TOLD):
+            if line.strip().startswith(_PROGRESS_LINES):
                 self._log(line.strip() + b"\n")
             else:
                 super().__call__(line + b"\n")

@@ -132,8 +132,8 @@ class PipConfig:
     @property
     def fingerprint(self) -> str:
         """Changes when packages come from elsewhere."""
-        asked = (self.index, self.extra_indexes, self.find_links, self.no_index, dict(self.kept))
-        return digest_of(*asked, *([self.preferred] if self.preferred else []))
+        sources = (self.index, self.extra_indexes, self.find_links, self.no_index, dict(self.kept))
+        return digest_of(*sources, *([self.preferred] if self.preferred else []))
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -155,13 +155,13 @@ def without_forbidden(
 
 def make_room(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[Runtime, list[str]]:
     """The runtime without its own pins that the trainer's contradict, and sentences about them."""
-    wanted = {one.name: one for one in requirements if one.specifier and not one.url}
+    constrained = {one.name: one for one in requirements if one.specifier and not one.url}
     given_way: list[str] = []
     notices: list[str] = []
     for text in runtime.requires:
         own = parse(text)
         pinned = own.specifier.removeprefix("==").removesuffix(".*")
-        other = wanted.get(own.name)
+        other = constrained.get(own.name)
         if other and own.specifier.startswith("==") and not satisfies(pinned, other.specifier):
             given_way.append(text)
             notices.append(

@@ -34,13 +34,13 @@ def _meets(have: tuple[int, ...], clause: str) -> bool:
     found = _CLAUSE.match(clause)
     if not found:
         return True
-    operator, wanted = found.groups()
-    if not release(wanted):
+    operator, target = found.groups()
+    if not release(target):
         return True
-    if wanted.endswith(".*"):
-        prefix = release(wanted[:-2])
+    if target.endswith(".*"):
+        prefix = release(target[:-2])
         return (_pad_numbers(have, len(prefix))[: len(prefix)] == prefix) == (operator != "!=")
-    want = release(wanted)
+    want = release(target)
     width = max(len(have), len(want))
     left, right = _pad_numbers(have, width), _pad_numbers(want, width)
     if operator == "~=":

@@ -110,13 +110,13 @@ def keras_backend_version(backend: str) -> str | None:
 def _of_highest_rank(findings: Findings, required: set[str], catalog: Catalog) -> Runtime | None:
     """The runtime that the code's imports or its requirements tell."""
     imported = set(findings.packages)
-    told = [
+    candidates = [
         one
         for one in catalog.runtimes
         if any(set(each.split("+")) <= imported for each in one.imports)
         or required & set(map(normalise_name, one.distributions))
     ]
-    return max(told, key=lambda one: (one.rank, one.default), default=None)
+    return max(candidates, key=lambda one: (one.rank, one.default), default=None)
 
 
 def _of_tensorflow(findings: Findings, needed: Iterable[Requirement]) -> Verdict:
@@ -182,15 +182,15 @@ def read(folder: Path) -> Findings:
 
 def _kinds(scanned: source_scan.SourceScan) -> Iterator[tuple[str, str, int]]:
     """What of a source counts as what, with its line."""
-    told: set[tuple[str, int]] = set()
+    reported: set[tuple[str, int]] = set()
     for used, line in scanned.uses:
         if _MODERN.fullmatch(used):
             yield "modern", f"tf.{used}", line
         elif _CLASSIC.fullmatch(used):
             yield "classic", f"tf.{used}", line
         part = tensorflow1.absent_part(used)
-        if part and (part, line) not in told:
-            told.add((part, line))
+        if part and (part, line) not in reported:
+            reported.add((part, line))
             yield "absent", f"tf.{part}", line
     for used, line in scanned.first:
         if part := tensorflow1.absent_part(used):

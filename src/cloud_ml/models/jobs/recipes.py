@@ -39,7 +39,7 @@ def check_recipe(field: str, value: Any) -> str:
     if value == "" or (isinstance(value, str) and value in RECIPE_NAMES):
         return str(value)
     allowed = "one of " + ", ".join(RECIPE_NAMES)
-    raise common.refuse(field, value, allowed, meant=_suggest_recipe(value))
+    raise common.refuse(field, value, allowed, suggestion=_suggest_recipe(value))
 
 
 def _suggest_recipe(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.models.fields import LIMITS_MEANT, names_near
+from cloud_ml.models.fields import LIMIT_ALIASES, names_near
 from cloud_ml.models.jobs import restart as restarts
 from cloud_ml.models.jobs.checkpoints import CheckpointPolicy, checkpoint_policy
 from cloud_ml.models.jobs.elastic import check_elastic, check_tasks
@@ -47,8 +47,8 @@ class RoleSpec:
         common.check_arguments(f"{path}.task_args", self.task_args)
 
 
-FIELDS_MEANT = {
-    **LIMITS_MEANT,
+FIELD_ALIASES = {
+    **LIMIT_ALIASES,
     "name": "job_name",
     "module": "module_name",
     "script": "trainer_uri",
@@ -81,7 +81,7 @@ FIELDS_MEANT = {
 """Fields under the names that other tools have for them."""
 
 
-@names_near(FIELDS_MEANT)
+@names_near(FIELD_ALIASES)
 @dataclass
 class TrainJob:
     """What a user wants trained.

@@ -174,7 +174,7 @@ def _check_use(field: str, value: Any) -> SecretUse:
             field,
             value,
             f"{_ALLOWED_USE}; a name has {common.NAME_ALLOWED}",
-            meant=_swapped(name, variable) or suggestions.name(name),
+            suggestion=_swapped(name, variable) or suggestions.name(name),
         )
     if not equals:
         return SecretUse(name)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cloud_ml.models import common
-from cloud_ml.models.fields import LIMITS_MEANT, names_near
+from cloud_ml.models.fields import LIMIT_ALIASES, names_near
 from cloud_ml.models.secrets.secret import check_secrets
 
 VERSION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _MOST_REPLICAS = 1000
 
 
-_MEANT = {
-    **LIMITS_MEANT,
+_ALIASES = {
+    **LIMIT_ALIASES,
     "name": "model_name",
     "version": "model_version",
     "uri": "model_uri",
@@ -29,7 +29,7 @@ _MEANT = {
 """Fields under the names that other tools have for them."""
 
 
-@names_near(_MEANT)
+@names_near(_ALIASES)
 @dataclass
 class ModelService:
     """A trained model that is to answer requests.

@@ -36,15 +36,15 @@ class Entry:
 
     def line(self) -> bytes:
         """The line, with its end."""
-        said: dict[str, Any] = {"key": self.key}
-        said |= (
+        document: dict[str, Any] = {"key": self.key}
+        document |= (
             {"error": dict(self.error)}
             if self.error is not None
             else {"size": self.size, "sha256": self.sha256}
         )
         if self.etag:
-            said["etag"] = self.etag
-        return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+            document["etag"] = self.etag
+        return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
 class EntryReader:
@@ -103,24 +103,24 @@ def read_entry(line: bytes) -> Entry:
         InvalidRequest: It is none.
     """
     try:
-        said = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict) or not isinstance(said.get("key"), str):
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("key"), str):
         raise refuse(
             "body",
             _quote_line(line),
             'a line of JSON such as {"key": "a/b", "size": 3, "sha256": "…"}',
         )
-    error = said.get("error")
+    error = document.get("error")
     if isinstance(error, dict):
-        return Entry(said["key"], error=error)
-    size, sha256, etag = said.get("size"), said.get("sha256"), said.get("etag", "")
+        return Entry(document["key"], error=error)
+    size, sha256, etag = document.get("size"), document.get("sha256"), document.get("etag", "")
     if type(size) is not int or not 0 <= size < 10**_DIGITS:
         raise refuse("size", _quote_line(line), "a whole number of bytes")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise refuse("sha256", _quote_line(line), "64 lower-case hex digits")
-    return Entry(said["key"], size, sha256, etag if isinstance(etag, str) else "")
+    return Entry(document["key"], size, sha256, etag if isinstance(etag, str) else "")
 
 
 def _quote_line(line: bytes) -> str:

@@ -83,14 +83,14 @@ def _parameter(where: str, config: Mapping[str, Any], words: ParameterFieldNames
             raise refuse(f"{place}.{key}", value, ", ".join(_IN_RANGE))
     if kind in ("categorical", "discrete"):
         return _values(f"{place}.list", feasible.get("list"), numbers=kind == "discrete")
-    asked: dict[str, Any] = {"type": kind} if kind == "int" else {}
+    bounds: dict[str, Any] = {"type": kind} if kind == "int" else {}
     for end in ("min", "max", "step"):
         if end != "step" or feasible.get(end) not in (None, ""):
-            asked[end] = number_of(f"{place}.{end}", feasible.get(end))
+            bounds[end] = number_of(f"{place}.{end}", feasible.get(end))
     scale = feasible.get("distribution") or "uniform"
     if scale not in _SCALES:
         raise refuse(f"{place}.distribution", scale, ", ".join(_SCALES))
-    return asked if scale == "uniform" else asked | {"scale": _SCALES[scale]}
+    return bounds if scale == "uniform" else bounds | {"scale": _SCALES[scale]}
 
 
 def _values(path: str, values: Any, *, numbers: bool) -> list[Any]:

@@ -25,7 +25,7 @@ from cloud_ml.models.studies.study import NewStudy
 
 METRIC = "training/hptuning/metric"
 """The tag of the scalar that trainers of the original platform write."""
-_MEANT = {
+_ALIASES = {
     "optimizationtype": "optimization_type", "objectivevaluename": "objectivevalue_name",
     "objective_value_name": "objectivevalue_name", "metricsnames": "metrics_names",
     "metrics": "metrics_names", "parameterconfigs": "parametertype_configs",
@@ -67,47 +67,49 @@ def read_hp_document(document: Mapping[str, Any]) -> ForeignStudy:
         found = read_experiment(document, job)
         study = dataclasses.replace(found.study, name=name)
         return ForeignStudy(study, (*found.notes, *_ignored(document, _EXPERIMENT)))
-    said = _renamed(document)
-    fields = _fields(said)
+    study_fields = _renamed(document)
+    fields = _fields(study_fields)
     if document.get("hyperparameters") is not None:
         fields |= _named_trials(object_of("hyperparameters", document["hyperparameters"]), job)
-    elif "parametertype_configs" not in said:
+    elif "parametertype_configs" not in study_fields:
         raise refuse("parametertype_configs", None, "a list of parameters, or hyperparameters")
     study = NewStudy(name=name, job=job, **fields)
-    return ForeignStudy(study, _ignored(document, frozenset({*_OURS, *_MEANT})))
+    return ForeignStudy(study, _ignored(document, frozenset({*_OURS, *_ALIASES})))
 
 
 def _renamed(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields of the study by the names of the response."""
-    said: dict[str, Any] = {}
+    study_fields: dict[str, Any] = {}
     for key, value in document.items():
-        name = _MEANT.get(key, key)
+        name = _ALIASES.get(key, key)
         if name not in _OURS or value is None:
             continue
-        if name in said:
+        if name in study_fields:
             raise refuse(key, value, f"{name} once: it is there under another name, too")
-        said[name] = value
-    return said
+        study_fields[name] = value
+    return study_fields
 
 
-def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
-    metric = text_of("objectivevalue_name", said.get("objectivevalue_name", METRIC))
-    goal = goal_of("optimization_type", said.get("optimization_type", "minimize"))
-    _check_names(said.get("metrics_names", []))
+def _fields(study_fields: Mapping[str, Any]) -> dict[str, Any]:
+    metric = text_of("objectivevalue_name", study_fields.get("objectivevalue_name", METRIC))
+    goal = goal_of("optimization_type", study_fields.get("optimization_type", "minimize"))
+    _check_names(study_fields.get("metrics_names", []))
     fields: dict[str, Any] = {"objective": f"{metric}:{goal}"}
-    if "parametertype_configs" in said:
-        fields["space"] = space_of("parametertype_configs", said["parametertype_configs"], ORIGINAL)
-    if "suggestion_algorithm" in said:
-        fields["algorithm"] = text_of("suggestion_algorithm", said["suggestion_algorithm"])
-    if "optimization_goal" in said:
-        fields["target"] = float(number_of("optimization_goal", said["optimization_goal"]))
+    if "parametertype_configs" in study_fields:
+        fields["space"] = space_of(
+            "parametertype_configs", study_fields["parametertype_configs"], ORIGINAL
+        )
+    if "suggestion_algorithm" in study_fields:
+        fields["algorithm"] = text_of("suggestion_algorithm", study_fields["suggestion_algorithm"])
+    if "optimization_goal" in study_fields:
+        fields["target"] = float(number_of("optimization_goal", study_fields["optimization_goal"]))
     for name, ours in (
         ("request_number", "max_trials"),
         ("parallel_trial_count", "parallel"),
         ("max_failed_trial_count", "max_failed"),
     ):
-        if name in said:
-            fields[ours] = count_of(name, said[name])
+        if name in study_fields:
+            fields[ours] = count_of(name, study_fields[name])
     return fields
 
 
@@ -117,27 +119,29 @@ def _check_names(names: Any) -> None:
         raise refuse("metrics_names", names, "a list of names")
 
 
-def _named_trials(asked: Mapping[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+def _named_trials(hyperparameters: Mapping[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """The fields of a study whose trials are named one by one, as on the slide."""
-    trials = check_tuning(asked)
-    job["output_path"] = asked["output_path"]
-    metric = f"{METRIC}:{goal_of('hyperparameters.goal', asked['goal'])}"
+    trials = check_tuning(hyperparameters)
+    job["output_path"] = hyperparameters["output_path"]
+    metric = f"{METRIC}:{goal_of('hyperparameters.goal', hyperparameters['goal'])}"
     return {
         "objective": metric, "space": {}, "algorithm": "grid", "trials": trials,
         "max_trials": len(trials), "max_failed": len(trials),
     }  # fmt: skip
 
 
-def check_tuning(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+def check_tuning(hyperparameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The trials of ``hyperparameters``, each with its flags by name.
 
     Raises:
         InvalidRequest: Names the field that is wrong, and what is allowed.
     """
-    for name in asked:
+    for name in hyperparameters:
         if name not in ("goal", "output_path", "params"):
-            raise refuse(f"hyperparameters.{name}", asked[name], "one of goal, output_path, params")
-    goal, params = asked.get("goal"), asked.get("params")
+            raise refuse(
+                f"hyperparameters.{name}", hyperparameters[name], "one of goal, output_path, params"
+            )
+    goal, params = hyperparameters.get("goal"), hyperparameters.get("params")
     if not isinstance(goal, str) or goal.upper() not in ("MINIMIZE", "MAXIMIZE"):
         raise refuse("hyperparameters.goal", goal, "MINIMIZE or MAXIMIZE")
     if not isinstance(params, list) or not params:
@@ -146,7 +150,7 @@ def check_tuning(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
         if not isinstance(trial, dict):
             where = f"hyperparameters.params[{number}]"
             raise refuse(where, trial, "an object of flags and values")
-    folder = asked.get("output_path")
+    folder = hyperparameters.get("output_path")
     if not isinstance(folder, str) or not folder:
         raise refuse("hyperparameters.output_path", folder, "a URI such as fds://bucket/folder")
     return [dict(sorted(trial.items())) for trial in params]

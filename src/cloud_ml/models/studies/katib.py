@@ -107,18 +107,18 @@ def _check_references(
             raise refuse("spec.parameters", name, allowed)
 
 
-def _objective(asked: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    for key in asked:
+def _objective(objective: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    for key in objective:
         if key not in _OBJECTIVE:
-            raise refuse(f"spec.objective.{key}", asked[key], ", ".join(_OBJECTIVE))
-    goal = goal_of("spec.objective.type", asked.get("type"))
-    metric = text_of("spec.objective.objectiveMetricName", asked.get("objectiveMetricName"))
+            raise refuse(f"spec.objective.{key}", objective[key], ", ".join(_OBJECTIVE))
+    goal = goal_of("spec.objective.type", objective.get("type"))
+    metric = text_of("spec.objective.objectiveMetricName", objective.get("objectiveMetricName"))
     latest = [{"name": metric, "value": "latest"}]
-    if asked.get("metricStrategies", latest) != latest:
+    if objective.get("metricStrategies", latest) != latest:
         notes.append("spec.objective.metricStrategies: the last value of a trial counts")
     fields: dict[str, Any] = {"objective": f"{metric}:{goal}"}
-    if asked.get("goal") is not None:
-        fields["target"] = float(number_of("spec.objective.goal", asked["goal"]))
+    if objective.get("goal") is not None:
+        fields["target"] = float(number_of("spec.objective.goal", objective["goal"]))
     return fields
 
 
@@ -129,10 +129,10 @@ _OPTIONS_OF_PBT = {
 }
 
 
-def _settings(path: str, asked: Mapping[str, Any]) -> dict[str, str]:
+def _settings(path: str, algorithm: Mapping[str, Any]) -> dict[str, str]:
     """The list of names and values of an algorithm."""
     found: dict[str, str] = {}
-    listed = asked.get("algorithmSettings") or []
+    listed = algorithm.get("algorithmSettings") or []
     if not isinstance(listed, list):
         raise refuse(f"{path}.algorithmSettings", listed, "a list of names and values")
     for number, one in enumerate(listed):
@@ -143,12 +143,12 @@ def _settings(path: str, asked: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _algorithm(spec: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    asked = object_of("spec.algorithm", spec.get("algorithm", {"algorithmName": "random"}))
+    algorithm = object_of("spec.algorithm", spec.get("algorithm", {"algorithmName": "random"}))
     fields: dict[str, Any] = {
-        "algorithm": text_of("spec.algorithm.algorithmName", asked.get("algorithmName"))
+        "algorithm": text_of("spec.algorithm.algorithmName", algorithm.get("algorithmName"))
     }
     options: dict[str, Any] = {}
-    for name, value in _settings("spec.algorithm", asked).items():
+    for name, value in _settings("spec.algorithm", algorithm).items():
         field = f"spec.algorithm.algorithmSettings.{name[:80]}"
         if name == "random_state":
             fields["seed"] = count_of(field, value)
@@ -163,23 +163,25 @@ def _algorithm(spec: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
 def _early_stopping(spec: Mapping[str, Any]) -> dict[str, Any]:
     if spec.get("earlyStopping") is None:
         return {}
-    asked = object_of("spec.earlyStopping", spec["earlyStopping"])
+    stopping = object_of("spec.earlyStopping", spec["earlyStopping"])
     options = {
         _OPTIONS.get(name, name): count_of(f"spec.earlyStopping.algorithmSettings.{name}", value)
-        for name, value in _settings("spec.earlyStopping", asked).items()
+        for name, value in _settings("spec.earlyStopping", stopping).items()
     }
-    name = text_of("spec.earlyStopping.algorithmName", asked.get("algorithmName"))
+    name = text_of("spec.earlyStopping.algorithmName", stopping.get("algorithmName"))
     return {"stopper": name, "stopper_options": options}
 
 
 def _collector(spec: Mapping[str, Any], metric: str, job: dict[str, Any]) -> None:
     """How the metric is found: Katib reads ``name=value`` in the log unless it is told otherwise."""
-    asked = object_of("spec.metricsCollectorSpec", spec.get("metricsCollectorSpec") or {})
-    collector = object_of("spec.metricsCollectorSpec.collector", asked.get("collector") or {})
+    collector_spec = object_of("spec.metricsCollectorSpec", spec.get("metricsCollectorSpec") or {})
+    collector = object_of(
+        "spec.metricsCollectorSpec.collector", collector_spec.get("collector") or {}
+    )
     kind = collector.get("kind", "StdOut")
     if kind not in _COLLECTORS:
         raise refuse("spec.metricsCollectorSpec.collector.kind", kind, ", ".join(_COLLECTORS))
-    source = object_of("spec.metricsCollectorSpec.source", asked.get("source") or {})
+    source = object_of("spec.metricsCollectorSpec.source", collector_spec.get("source") or {})
     if source.get("filter"):
         where = "spec.metricsCollectorSpec.source.filter"
         raise refuse(where, source["filter"], "nothing; write metric_patterns of the job instead")
@@ -231,9 +233,9 @@ def _references(path: str, listed: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, one in enumerate(listed):
         where = f"{path}[{number}]"
-        asked = object_of(where, one)
-        reference = text_of(f"{where}.reference", asked.get("reference"))
-        found[text_of(f"{where}.name", asked.get("name"))] = reference.lstrip("-")
+        parameter = object_of(where, one)
+        reference = text_of(f"{where}.reference", parameter.get("reference"))
+        found[text_of(f"{where}.name", parameter.get("name"))] = reference.lstrip("-")
     return found
 
 

@@ -11,7 +11,7 @@ from cloud_ml.models.common import refuse
 from cloud_ml.models.fields import names_near
 from cloud_ml.models.resource import ResourceType, ResourceView
 
-_MEANT = {
+_ALIASES = {
     "parallelTrialCount": "parallel", "parallel_trial_count": "parallel", "n_jobs": "parallel",
     "max_concurrent_trials": "parallel", "max_concurrent": "parallel",
     "maxTrialCount": "max_trials", "max_trial_count": "max_trials", "n_trials": "max_trials",
@@ -42,7 +42,7 @@ ALGORITHMS = (
 """The names of the algorithms that there are."""
 
 
-@names_near(_MEANT)
+@names_near(_ALIASES)
 @dataclass(frozen=True, kw_only=True)
 class NewStudy:
     """A search for the arguments with which a train job does best.
@@ -275,9 +275,9 @@ def why_other(new: NewStudy, study: Study) -> str:
     """
     if new.space and new.space.keys() != study.space.keys():
         return f"its parameters are {', '.join(study.space)}"
-    for name, asked in new.space.items():
+    for name, definition in new.space.items():
         found = study.space[name]
-        if not _may_be_same(asked, found):
+        if not _may_be_same(definition, found):
             return f"its space has {name}: {found}"
     asked_for = [new.objective] if isinstance(new.objective, str) else new.objective
     goals = [(metric, goal[:3]) for metric, _, goal in (one.rpartition(":") for one in asked_for)]
@@ -287,13 +287,15 @@ def why_other(new: NewStudy, study: Study) -> str:
     return ""
 
 
-def _may_be_same(asked: Any, found: Any) -> bool:
-    if isinstance(asked, Mapping) and isinstance(found, Mapping):
-        return all(found.get(key, value) == value for key, value in asked.items() if key in _BOUNDS)
-    values = asked.get("values", asked) if isinstance(asked, Mapping) else asked
+def _may_be_same(definition: Any, found: Any) -> bool:
+    if isinstance(definition, Mapping) and isinstance(found, Mapping):
+        return all(
+            found.get(key, value) == value for key, value in definition.items() if key in _BOUNDS
+        )
+    values = definition.get("values", definition) if isinstance(definition, Mapping) else definition
     if isinstance(values, (list, tuple)) and isinstance(found, list):
         return list(values) == found
-    return isinstance(asked, Mapping) or isinstance(found, Mapping)
+    return isinstance(definition, Mapping) or isinstance(found, Mapping)
 
 
 def values_of(trial: Trial) -> list[float | None]:

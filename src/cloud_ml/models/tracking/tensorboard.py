@@ -8,14 +8,14 @@ from datetime import datetime
 from cloud_ml.models.fields import names_near
 from cloud_ml.models.resource import ResourceType, ResourceView
 
-_MEANT = {
+_ALIASES = {
     "log_dir": "logdir", "logs": "logdir", "folder": "logdir", "job": "jobs", "runs": "jobs",
     "memory": "memory_limit", "cpu": "cpu_limit",
 }  # fmt: skip
 """Words of others, and ours."""
 
 
-@names_near(_MEANT)
+@names_near(_ALIASES)
 @dataclass(frozen=True, kw_only=True)
 class NewTensorBoard:
     """A TensorBoard on a folder, on jobs, or on the trials of a study. It has one of these.

@@ -285,7 +285,7 @@ def _checked_task(record: WorkloadRecord, task: str | None) -> str:
         return tasks[0] if len(tasks) == 1 else ALL_TASKS
     if task not in tasks:
         shown = ", ".join(tasks[:20]) + (", …" if len(tasks) > 20 else "")
-        raise common.refuse("task", task, shown, meant=task_meant(record, task))
+        raise common.refuse("task", task, shown, suggestion=task_meant(record, task))
     return task
 
 

@@ -91,16 +91,16 @@ def _run(command, stop):
 
     The agent sees the end when the connection is closed, with everything else.
     """
-    started, asked = [], []
+    started, stop_requests = [], []
 
     def on_stop(*_):
-        asked.append(True)
+        stop_requests.append(True)
         if started:
             stop(started[0].pid)
 
     signal.signal(signal.SIGTERM, on_stop)
     started.append(subprocess.Popen(command))  # noqa: S603 - it is what the job is for
-    if asked:  # while it was started
+    if stop_requests:  # while it was started
         stop(started[0].pid)
     code = started[0].wait()
     if code < 0:

@@ -286,17 +286,20 @@ def _start_proxy() -> Tuple["subprocess.Popen[bytes]", int]:
             "the proxy for Optuna's client needs the command cloudml: add cloud-ml[optuna] to the "
             "requirements of the job"
         )
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as stderr_file:
         started = subprocess.Popen(  # noqa: S603 - our own command
-            [program, "hp", "proxy"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+            [program, "hp", "proxy"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr_file,
         )
         assert started.stdout is not None
         line = started.stdout.readline().decode("utf-8", "replace")
         found = re.search(r"port=(\d+)\)", line)
         if found is None:
             started.wait()
-            said.seek(0)
-            reason = said.read(_TAIL).decode("utf-8", "replace").strip()
+            stderr_file.seek(0)
+            reason = stderr_file.read(_TAIL).decode("utf-8", "replace").strip()
             raise RuntimeError(reason or "the proxy for Optuna's client does not start")
     atexit.register(started.terminate)
     return started, int(found.group(1))
