@@ -337,7 +337,7 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def audit(
-        self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+        self, audit_filter: AuditFilter, *, after: int | None = None, limit: int = 50
     ) -> Page[AuditEntry]:
         """Entries of the audit log, newest first; ``after`` is the cursor of the page before.
 

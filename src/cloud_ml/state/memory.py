@@ -170,7 +170,7 @@ class MemoryStateStore(StateStore):
             lines = [
                 row.summary for row in self._records.rows() if row.tags.issuperset(match.words)
             ]
-        wanted = sorted(
+        records = sorted(
             (
                 line
                 for line in lines
@@ -182,8 +182,8 @@ class MemoryStateStore(StateStore):
             ),
             key=lambda line: -line.number,
         )
-        shown = tuple(wanted[:limit])
-        return Page(shown, shown[-1].number if len(wanted) > limit else None)
+        shown = tuple(records[:limit])
+        return Page(shown, shown[-1].number if len(records) > limit else None)
 
     def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
         """See ``StateStore.counts``."""
@@ -386,12 +386,12 @@ class MemoryStateStore(StateStore):
             self._requests.add_audit(entry)
 
     def audit(
-        self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+        self, audit_filter: AuditFilter, *, after: int | None = None, limit: int = 50
     ) -> Page[AuditEntry]:
         """See ``StateStore.audit``."""
         rules.check_page(limit, None)
         with self._reading():
-            return self._requests.audit(wanted, after=after, limit=limit)
+            return self._requests.audit(audit_filter, after=after, limit=limit)
 
     def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
         """See ``StateStore.changes``."""

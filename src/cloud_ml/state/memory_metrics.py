@@ -219,9 +219,9 @@ class MemoryMetricStore(MetricStore):
             for run, lines in found.items()
         }
 
-    def points(self, series: int, wanted: PointRange) -> Sequence[Point]:
+    def points(self, series: int, point_range: PointRange) -> Sequence[Point]:
         """See ``MetricStore.points``."""
-        low, high, most = wanted.low, wanted.high, wanted.most
+        low, high, most = point_range.low, point_range.high, point_range.most
         with self._reading():
             found = [
                 chunk
@@ -233,7 +233,7 @@ class MemoryMetricStore(MetricStore):
         found = [
             chunk
             for chunk in found
-            if chunk.line.earlier == wanted.earlier
+            if chunk.line.earlier == point_range.earlier
             and chunk.line.to_step >= low
             and chunk.line.from_step <= high
         ]

@@ -55,12 +55,14 @@ class MemoryRequests:
         self._audit_id += 1
         self._audit.append(replace(rules.bound_entry(entry), id=self._audit_id))
 
-    def audit(self, wanted: AuditFilter, *, after: int | None, limit: int) -> Page[AuditEntry]:
+    def audit(
+        self, audit_filter: AuditFilter, *, after: int | None, limit: int
+    ) -> Page[AuditEntry]:
         """A page of the audit log, newest entries first."""
         found = [
             one
             for one in self._audit[::-1]
-            if wanted.wants(one) and (after is None or one.id < after)
+            if audit_filter.wants(one) and (after is None or one.id < after)
         ]
         return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
 

@@ -256,7 +256,7 @@ class MemoryTrackingStore(TrackingStore):
                 found[uid] = tracking_rules.sort_by_name(values)
         return found
 
-    def search(self, wanted: RunSearch) -> RunPage:
+    def search(self, run_search: RunSearch) -> RunPage:
         """See ``TrackingStore.search``."""
         with self._reading():
             lines = self._lines()
@@ -264,20 +264,21 @@ class MemoryTrackingStore(TrackingStore):
             found = [
                 run
                 for run in sorted(there, key=lambda run: run.number, reverse=True)
-                if run.org == wanted.org
-                and (wanted.experiments is None or run.experiment in wanted.experiments)
-                and wanted.view.admits(deleted=run.deleted)
-                and fulfils(self._facts(run), wanted.conditions)
+                if run.org == run_search.org
+                and (run_search.experiments is None or run.experiment in run_search.experiments)
+                and run_search.view.admits(deleted=run.deleted)
+                and fulfils(self._facts(run), run_search.conditions)
             ]
-        if wanted.order:
-            found = in_order(found, wanted.order, self._order_value)[wanted.after or 0 :]
-        elif wanted.after is not None:
-            found = [run for run in found if run.number < wanted.after]
-        items = found[: wanted.limit]
-        if len(found) <= wanted.limit:
+        if run_search.order:
+            found = in_order(found, run_search.order, self._order_value)[run_search.after or 0 :]
+        elif run_search.after is not None:
+            found = [run for run in found if run.number < run_search.after]
+        items = found[: run_search.limit]
+        if len(found) <= run_search.limit:
             return RunPage(items, None)
         return RunPage(
-            items, (wanted.after or 0) + wanted.limit if wanted.order else items[-1].number
+            items,
+            (run_search.after or 0) + run_search.limit if run_search.order else items[-1].number,
         )
 
     def _check_tags_of_all(self, after: Experiment) -> None:

@@ -134,7 +134,7 @@ class MetricStore(abc.ABC):
         """The series of at most 1000 runs; with ``names``, only these. Looks at no points."""
 
     @abc.abstractmethod
-    def points(self, series: int, wanted: PointRange) -> Sequence[Point]:
+    def points(self, series: int, point_range: PointRange) -> Sequence[Point]:
         """Points of a series in the order of their steps: all of the range if they are not more
         than ``wanted.most``, else those that ``domain.metrics.envelopes`` keeps.
         """

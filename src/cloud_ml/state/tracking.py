@@ -201,7 +201,7 @@ class TrackingStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def search(self, wanted: RunSearch) -> RunPage:
+    def search(self, run_search: RunSearch) -> RunPage:
         """A page of runs, without their data sets: they may be long.
 
         Raises:

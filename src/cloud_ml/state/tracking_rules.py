@@ -70,8 +70,8 @@ def with_revision(before: Experiment, after: Experiment, advance: Callable[[], i
     They are told of its name, tags and deletion. Who sets a tag to the value that it has wakes
     nobody.
     """
-    told = (before.name, before.tags, before.deleted) != (after.name, after.tags, after.deleted)
-    return replace(after, revision=advance() if told else before.revision)
+    is_news = (before.name, before.tags, before.deleted) != (after.name, after.tags, after.deleted)
+    return replace(after, revision=advance() if is_news else before.revision)
 
 
 def sort_by_name(values: Mapping[str, LastValue]) -> Sequence[LastValue]:

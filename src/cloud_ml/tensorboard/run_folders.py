@@ -52,7 +52,7 @@ class RunFolders:
 
     def update(self) -> None:
         """Link what is new."""
-        for name, path in self._wanted():
+        for name, path in self._list_folders():
             if name not in self._made and len(self._made) < _MOST:
                 self._made.add(name)
                 # One that is there already, or whose name is too long behind that of the runs.
@@ -72,7 +72,7 @@ class RunFolders:
             with contextlib.suppress(OSError):  # a full disk; the next look tries again
                 self.update()
 
-    def _wanted(self) -> Iterator[tuple[str, Path]]:
+    def _list_folders(self) -> Iterator[tuple[str, Path]]:
         for folder in self._folders:
             if not folder.each_child:
                 yield folder.name, folder.path

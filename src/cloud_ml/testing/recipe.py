@@ -45,11 +45,14 @@ class RecipeContract:
             given = [port for each in ports.values() for port in each]
             assert len(set(given)) == len(given) == workload.port_count
             for plan in gang.processes:
-                told = plan.environment
-                assert (told["CLOUDML_ROLE"], told["CLOUDML_INDEX"]) == (plan.role, str(plan.index))
-                assert told["CLOUDML_TASK_RESTART"] == "0"
-                assert int(told["CLOUDML_PORT"]) in plan.ports
-                for role, addresses in json.loads(told["CLOUDML_CLUSTER"]).items():
+                environment = plan.environment
+                assert (environment["CLOUDML_ROLE"], environment["CLOUDML_INDEX"]) == (
+                    plan.role,
+                    str(plan.index),
+                )
+                assert environment["CLOUDML_TASK_RESTART"] == "0"
+                assert int(environment["CLOUDML_PORT"]) in plan.ports
+                for role, addresses in json.loads(environment["CLOUDML_CLUSTER"]).items():
                     for index, address in enumerate(addresses):
                         name = f"{role}-{index}"
                         assert address == f"{hosts[name]}:{ports[name][0]}"

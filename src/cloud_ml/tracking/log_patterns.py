@@ -93,8 +93,8 @@ class _Pairs:
 
     def points(self, line: bytes, steps: dict[str, int]) -> Iterator[LinePoint]:
         """See ``LinePattern``."""
-        if self.epoch is not None and (told := self.epoch.first(line)):
-            steps[self.name] = int(told["step"])
+        if self.epoch is not None and (match := self.epoch.first(line)):
+            steps[self.name] = int(match["step"])
         found = self.line.first(line)
         if found is None:
             return
@@ -268,8 +268,8 @@ def compile_pattern(text: str) -> LinePattern:
 
 def reason_of(error: Exception) -> str:
     """What RE2 says of a pattern that is none."""
-    said = error.args[0] if error.args else str(error)
-    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    message = error.args[0] if error.args else str(error)
+    return message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
 
 
 @dataclass(frozen=True)
@@ -309,14 +309,14 @@ def read_lines(
         stop = data.find(b"\n", at)
         stop = end if stop < 0 else stop
         if 0 < stop - at <= LONGEST_LINE:
-            told = dict(known)
-            points = _points_of(data[at:stop], patterns, told)
+            next_steps = dict(known)
+            points = _points_of(data[at:stop], patterns, next_steps)
             new = {name for name, _, _ in points} - series
             if found and len(series) + len(new) > MOST_SERIES:
                 break
             series |= new
             found += points
-            known = told
+            known = next_steps
         at = min(stop + 1, end)
     return ReadLines(found, at, known)
 

@@ -165,12 +165,14 @@ def luck_of(problem: Problem, what: str = "") -> random.Random:
     return random.Random(f"{problem.seed}/{problem.number}{what}")  # noqa: S311 - guards nothing
 
 
-def first_untried(problem: Problem, asked: Iterable[Parameters]) -> Parameters:
+def first_untried(problem: Problem, candidates: Iterable[Parameters]) -> Parameters:
     """The first that keeps the constraints and was not tried, of a few; else a combination that
     was not, if there is one. Parameters that are not active are left out.
     """
     last: Parameters | None = None
-    points = (only_active(problem.space, values) for values in itertools.islice(asked, _MOST_ASKED))
+    points = (
+        only_active(problem.space, values) for values in itertools.islice(candidates, _MOST_ASKED)
+    )
     kept = (point for point in points if all_hold(problem.constraints, point))
     for last in itertools.islice(kept, _DRAWS):
         if not _was_tried(problem, last):

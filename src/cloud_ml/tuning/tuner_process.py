@@ -132,7 +132,7 @@ class TunerProcess:
         line = await process.stdout.readline()
         if line.endswith(b"\n"):
             return line
-        said = (await process.stderr.read(_LAST_WORDS)).decode(errors="replace").strip()
+        stderr_text = (await process.stderr.read(_LAST_WORDS)).decode(errors="replace").strip()
         code = await process.wait()
-        last = said.splitlines()[-1] if said else f"exit code {code}"
+        last = stderr_text.splitlines()[-1] if stderr_text else f"exit code {code}"
         raise EOFError(last)

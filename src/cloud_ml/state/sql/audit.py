@@ -34,10 +34,12 @@ def append_of(connection: Connection, once: Once | None, name: str) -> None:
 
 
 def page(
-    connection: Connection, wanted: AuditFilter, *, after: int | None, limit: int
+    connection: Connection, audit_filter: AuditFilter, *, after: int | None, limit: int
 ) -> Page[AuditEntry]:
     """Read one page, newest first."""
-    query = select(audit).where(*_conditions(wanted)).order_by(audit.c.id.desc()).limit(limit + 1)
+    query = (
+        select(audit).where(*_conditions(audit_filter)).order_by(audit.c.id.desc()).limit(limit + 1)
+    )
     if after is not None:
         query = query.where(audit.c.id < after)
     rows = connection.execute(query).all()
@@ -45,20 +47,22 @@ def page(
     return Page(shown, shown[-1].id if len(rows) > limit else None)
 
 
-def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
+def _conditions(audit_filter: AuditFilter) -> list[ColumnElement[bool]]:
     conditions = [
-        audit.c[name] == value for name in _SAME if (value := getattr(wanted, name)) is not None
+        audit.c[name] == value
+        for name in _SAME
+        if (value := getattr(audit_filter, name)) is not None
     ]
     # not LIKE, which minds upper and lower case on one database and not on the other
     conditions += [
         func.substr(audit.c[name], 1, len(beginning)) == beginning
         for name in _BEGINNING
-        if (beginning := getattr(wanted, name))
+        if (beginning := getattr(audit_filter, name))
     ]
-    if wanted.since is not None:
-        conditions.append(audit.c.at >= wanted.since)
-    if wanted.until is not None:
-        conditions.append(audit.c.at < wanted.until)
+    if audit_filter.since is not None:
+        conditions.append(audit.c.at >= audit_filter.since)
+    if audit_filter.until is not None:
+        conditions.append(audit.c.at < audit_filter.until)
     return conditions
 
 

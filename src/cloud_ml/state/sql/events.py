@@ -33,12 +33,12 @@ _DROP_OLD = Statement(
 _IS_THERE = Statement(select(records.c.number).where(records.c.uid == bindparam("this")))
 
 
-def append(connection: Connection, uid: str, said: Sequence[Event], *, last_id: int) -> None:
-    """Write events of a record that is there; the last of them gets ``last_id``."""
-    if said:
-        first_id = last_id - len(said) + 1
+def append(connection: Connection, uid: str, new_events: Sequence[Event], *, last_id: int) -> None:
+    """Write new_events of a record that is there; the last of them gets ``last_id``."""
+    if new_events:
+        first_id = last_id - len(new_events) + 1
         _INSERT.run_many(
-            connection, [_row(uid, id_, event) for id_, event in enumerate(said, first_id)]
+            connection, [_row(uid, id_, event) for id_, event in enumerate(new_events, first_id)]
         )
 
 

@@ -187,11 +187,11 @@ def _lines(
         listed = {"numbers": list(numbers), "values": sorted(set(indexes))}
         numbers = connection.execute(_LISTED, listed).scalars().all()
     if words and numbers:
-        wanted = set(words)
+        tags = set(words)
         has: dict[int, set[str]] = {}
-        for row in connection.execute(_TAGGED, {"numbers": list(numbers), "tags": sorted(wanted)}):
+        for row in connection.execute(_TAGGED, {"numbers": list(numbers), "tags": sorted(tags)}):
             has.setdefault(row.number, set()).add(row.tag)
-        numbers = [number for number in numbers if has.get(number) == wanted]
+        numbers = [number for number in numbers if has.get(number) == tags]
     if not numbers:
         return []
     rows = connection.execute(_ROWS, {"numbers": list(numbers)})

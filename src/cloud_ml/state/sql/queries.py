@@ -120,16 +120,21 @@ class StateQueries(StateStore):
             return event_rows.read(connection, uid, after=after, limit=limit)
 
     def audit(
-        self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+        self, audit_filter: AuditFilter, *, after: int | None = None, limit: int = 50
     ) -> Page[AuditEntry]:
         """See ``StateStore.audit``."""
         rules.check_page(limit, None)
         if not rules.is_storable(
-            wanted.org, wanted.user, wanted.key, wanted.operation, wanted.target, wanted.outcome
+            audit_filter.org,
+            audit_filter.user,
+            audit_filter.key,
+            audit_filter.operation,
+            audit_filter.target,
+            audit_filter.outcome,
         ):
             return Page((), None)
         with self._reading() as connection:
-            return audit_rows.page(connection, wanted, after=after, limit=limit)
+            return audit_rows.page(connection, audit_filter, after=after, limit=limit)
 
     def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
         """See ``StateStore.changes``."""

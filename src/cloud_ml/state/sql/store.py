@@ -460,11 +460,11 @@ class SqlStateStore(StateQueries):
         return _alive(self._items.load(connection, kind, row.uid), kind, row.uid)
 
     def _append(
-        self, connection: Connection, uid: str, said: Sequence[Event], position: counters.Position
+        self, connection: Connection, uid: str, events: Sequence[Event], position: counters.Position
     ) -> None:
         """Write events of a record that had some before."""
-        if said:
-            _append(connection, uid, said, position)
+        if events:
+            _append(connection, uid, events, position)
             event_rows.drop_old(connection, uid, most=self._retention.record_events)
 
 
@@ -475,6 +475,6 @@ def _alive(record: Record[S, T] | None, kind: Kind[S, T], key: str | None) -> Re
 
 
 def _append(
-    connection: Connection, uid: str, said: Sequence[Event], position: counters.Position
+    connection: Connection, uid: str, events: Sequence[Event], position: counters.Position
 ) -> None:
-    event_rows.append(connection, uid, said, last_id=position.event)
+    event_rows.append(connection, uid, events, last_id=position.event)

@@ -143,8 +143,8 @@ def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> s
         after = rows[-1].number
     if (orphan := connection.execute(_ORPHAN).one_or_none()) is not None:
         raise Damaged(f"{orphan.kind} {orphan.uid} was made for a record that is gone")
-    told = ", ".join(f"{count} {name}" for name, count in sorted(seen.items()))
-    return f"{seen.total()} records ({told or 'none'}), each of which can be read."
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(seen.items()))
+    return f"{seen.total()} records ({counts or 'none'}), each of which can be read."
 
 
 def _items(connection: Connection) -> str:

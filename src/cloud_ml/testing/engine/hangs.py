@@ -138,8 +138,8 @@ class HangContract(Programs):
                 (value,) = read_reports(data.data, full=False).values
                 assert (value.name, value.value) == ("loss", 0.5)
             names = [plan.name for plan in gang.processes]
-            for name, told in (await engine.progress(gang.key, names)).items():
-                steps[name] = told.step
+            for name, progress in (await engine.progress(gang.key, names)).items():
+                steps[name] = progress.step
             assert steps in ({"master-0": 7}, {"worker-0": 6, "worker-1": 7})
             await engine.stop(gang.key, grace_s=5.0)
             over = await until_over(engine, gang.key)

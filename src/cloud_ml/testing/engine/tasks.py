@@ -117,8 +117,8 @@ class TaskContract(Programs):
     ) -> None:
         names = ("worker-0", "worker-1", "worker-2")
         hosts = engine.places("any", names).hosts
-        for asked in names:
-            gang = several(*[self.resolving(hosts[asked])] * len(names))
+        for target in names:
+            gang = several(*[self.resolving(hosts[target])] * len(names))
             await engine.ensure(replace(gang, completes=names))
             over = await until_over(engine, gang.key)
             assert over.succeeded, over.message
@@ -182,8 +182,8 @@ class TaskContract(Programs):
         assert last == ((Reason.NON_ZERO_EXIT, 3, None) if self.restarts_tasks else (None,) * 3)
         assert ("(task_retries 1)" in second.message) is self.restarts_tasks
         assert over.message == second.message
-        told = [(one.role, one.reason, one.number, one.of_gang) for one in over.recoveries]
-        assert told == [("worker", "NonZeroExit", 1, False)] * int(self.restarts_tasks)
+        recoveries = [(one.role, one.reason, one.number, one.of_gang) for one in over.recoveries]
+        assert recoveries == [("worker", "NonZeroExit", 1, False)] * int(self.restarts_tasks)
         assert all(one.lost_s is not None and one.lost_s >= 0 for one in over.recoveries)
 
     async def test_a_task_that_may_not_start_again_ends_the_gang(self, engine: Engine) -> None:

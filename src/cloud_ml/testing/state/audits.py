@@ -36,8 +36,8 @@ def make_once(token: str = "a token", entry: AuditEntry = ENTRY) -> Once:
     return Once(token, LATER, entry)
 
 
-def targets(store: StateStore, wanted: AuditFilter = ANY) -> list[str]:
-    return [entry.target for entry in store.audit(wanted).items]
+def targets(store: StateStore, audit_filter: AuditFilter = ANY) -> list[str]:
+    return [entry.target for entry in store.audit(audit_filter).items]
 
 
 class AuditContract:
@@ -84,7 +84,7 @@ class AuditContract:
         assert ids == sorted(set(ids), reverse=True)
 
     @pytest.mark.parametrize(
-        ("wanted", "expected"),
+        ("audit_filter", "expected"),
         [
             (AuditFilter(org="blue"), ["b"]),
             (AuditFilter(user="ann"), ["d", "a/x", "a"]),
@@ -100,12 +100,14 @@ class AuditContract:
             (AuditFilter(org="red", user="ann", since=NOW, until=LATER), ["a/x", "a"]),
         ],
     )
-    def test_filters(self, store: StateStore, wanted: AuditFilter, expected: list[str]) -> None:
+    def test_filters(
+        self, store: StateStore, audit_filter: AuditFilter, expected: list[str]
+    ) -> None:
         store.add_audit(replace(ENTRY, target="a"))
         store.add_audit(replace(ENTRY, target="b", org="blue", user="bob", key="AK2"))
         store.add_audit(replace(ENTRY, target="a/x", outcome="forbidden"))
         store.add_audit(replace(ENTRY, target="d", operation="wishes.drop", at=LATER))
-        assert targets(store, wanted) == expected
+        assert targets(store, audit_filter) == expected
 
     def test_a_page_has_bounds(self, store: StateStore) -> None:
         for limit in (0, 1001):

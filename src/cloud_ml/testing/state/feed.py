@@ -48,8 +48,8 @@ class FeedContract:
         store.delete(SAMPLE, made.key.uid, fence=None)
         assert store.changes(at) == (Change(store.revision(), "wish", made.key.uid),)
         assert [change.uid for change in store.changes(0)] == [kept.key.uid, made.key.uid]
-        told = [(change.org, change.name, change.gone) for change in store.changes(0)]
-        assert told == [("red", "two", False), ("red", "one", True)]
+        changes = [(change.org, change.name, change.gone) for change in store.changes(0)]
+        assert changes == [("red", "two", False), ("red", "one", True)]
 
     def test_the_feed_is_read_in_pages(self, store: StateStore) -> None:
         made = [make(store, f"n{number}") for number in range(7)]

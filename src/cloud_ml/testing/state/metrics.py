@@ -72,8 +72,8 @@ class _Run:
         (found,) = self.metrics.series(self.uid)
         return found
 
-    def points(self, wanted: PointRange = PointRange()) -> list[tuple[int, float]]:  # noqa: B008
-        found = self.metrics.points(self.one().number, wanted)
+    def points(self, point_range: PointRange = PointRange()) -> list[tuple[int, float]]:  # noqa: B008
+        found = self.metrics.points(self.one().number, point_range)
         return [(point.step, point.value) for point in found]
 
 

@@ -323,8 +323,8 @@ class RecordContract:
         assert list(store.list(SAMPLE, org=text).items) == []
         assert list(store.events(text)) == []
         for name in ("org", "user", "key", "operation", "target", "outcome"):
-            wanted: dict[str, Any] = {name: text}
-            assert list(store.audit(AuditFilter(**wanted)).items) == []
+            fields: dict[str, Any] = {name: text}
+            assert list(store.audit(AuditFilter(**fields)).items) == []
 
     def test_a_record_gets_another_name(self, store: StateStore) -> None:
         made = make(store, events=[event("made")])
@@ -374,5 +374,5 @@ def _make_with(store: StateStore, field: str, text: str) -> None:
     make(store, **names)
 
 
-def _second(wanted: SampleSpec, _: SampleSpec) -> SampleSpec:
-    return wanted
+def _second(spec: SampleSpec, _: SampleSpec) -> SampleSpec:
+    return spec

@@ -37,8 +37,8 @@ def suggest(problem: Problem) -> Parameters:
     order = np.argsort([trial.cost or 0.0 for trial in done], kind="stable")
     count = min(math.ceil(_GOOD_SHARE * len(done)), _MOST_GOOD)
     best_ones = {id(done[number]) for number in order[:count]}
-    told = [trial for trial in problem.observations if trial.outcome is not Outcome.IGNORED]
-    others = [trial for trial in told if id(trial) not in best_ones]
+    observed = [trial for trial in problem.observations if trial.outcome is not Outcome.IGNORED]
+    others = [trial for trial in observed if id(trial) not in best_ones]
     good = Parzen(axes.rows([trial for trial in done if id(trial) in best_ones]), axes)
     bad = Parzen(axes.rows(others), axes)
     # By whole rows, a value of a list is hardly tried again if it needs other numbers than those of the

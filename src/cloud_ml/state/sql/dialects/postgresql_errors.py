@@ -63,17 +63,17 @@ def translate(error: BaseException | None, place: DatabaseName) -> CloudMlError 
     """The error of ours that ``error`` amounts to; ``None`` if it is no matter of the machine."""
     if not isinstance(error, psycopg.Error):
         return None
-    state, told = error.sqlstate or "", place.failure_text(error)
+    state, reason = error.sqlstate or "", place.failure_text(error)
     if state in (_DISK_FULL, _READ_ONLY):
         return OutOfSpace(
-            f"The database {place.name} is full or read-only ({told})",
+            f"The database {place.name} is full or read-only ({reason})",
             hint="Free some space, or connect to the primary; reads still work.",
         )
     if state[:2] == _DAMAGED_CLASS or state in _TABLES_ARE_GONE:
-        return damaged(place, told)
+        return damaged(place, reason)
     if state == _TABLE_IS_THERE:
         return Conflict(
-            f"The database {place.name} has tables of something else ({told})",
+            f"The database {place.name} has tables of something else ({reason})",
             hint="Give us our own.",
         )
     if (
@@ -81,11 +81,11 @@ def translate(error: BaseException | None, place: DatabaseName) -> CloudMlError 
         or state[:2] in _NO_ANSWER_CLASSES
         or (not state and _is_of_the_connection(error))
     ):
-        return _unavailable(place, state, told)
+        return _unavailable(place, state, reason)
     return None
 
 
-def _unavailable(place: DatabaseName, state: str, told: str) -> Unavailable:
+def _unavailable(place: DatabaseName, state: str, reason: str) -> Unavailable:
     """It answered with a refusal, or not at all.
 
     libpq gives no code while it connects. PostgreSQL's own refusals begin with ``FATAL`` then, in
@@ -93,17 +93,17 @@ def _unavailable(place: DatabaseName, state: str, told: str) -> Unavailable:
     """
     if state == _NOT_ALLOWED:
         return Unavailable(
-            f"The database {place.name} does not allow this to its user ({told})",
+            f"The database {place.name} does not allow this to its user ({reason})",
             hint="Make this user the owner of the database and its tables.",
         )
-    if "FATAL:" in told or "no password supplied" in told:
+    if "FATAL:" in reason or "no password supplied" in reason:
         return Unavailable(
-            f"The database {place.name} refuses the connection ({told})",
+            f"The database {place.name} refuses the connection ({reason})",
             hint="Check user, password and database in server.database_url. The password may also "
             "stand in ~/.pgpass of the server's user.",
         )
     return Unavailable(
-        f"The database {place.name} does not answer ({told})",
+        f"The database {place.name} does not answer ({reason})",
         hint="Check that PostgreSQL runs, and the host and port in server.database_url.",
     )
 

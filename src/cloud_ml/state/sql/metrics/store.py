@@ -134,16 +134,16 @@ class SqlMetricStore(MetricStore):
             )
             if tags:
                 refused += add_tags(SqlTagRows(connection, found.number), tags, limits.series)
-            told = row is not None and bool(row.refused)
+            refused_before = row is not None and bool(row.refused)
             # The position is written in the same transaction as the values, so a crash cannot
             # separate them.
             now = {"identity": after.identity, "position": after.offset, "state": after.state}
-            now["refused"] = int(told or bool(refused))
+            now["refused"] = int(refused_before or bool(refused))
             if row is None:
                 _NEW_FILE.run(connection, {**key, **now})
             else:
                 _MOVE.run(connection, {**this, **{f"new_{name}": now[name] for name in now}})
-            return Appended(refused, bool(refused) and not told)
+            return Appended(refused, bool(refused) and not refused_before)
 
         return self._writer.run(work, wake=False)
 
@@ -183,20 +183,22 @@ class SqlMetricStore(MetricStore):
     ) -> Mapping[str, Sequence[Series]]:
         """See ``MetricStore.series_of``."""
         these = [run for run in runs if rules.is_storable(run)]
-        wanted = None if names is None else [name for name in names if rules.is_storable(name)]
-        query = _SERIES if wanted is None else _NAMED
+        storable_names = (
+            None if names is None else [name for name in names if rules.is_storable(name)]
+        )
+        query = _SERIES if storable_names is None else _NAMED
         with self._reading() as connection:
-            lines = connection.execute(query, {"these": these, "names": wanted or []}).all()
+            lines = connection.execute(query, {"these": these, "names": storable_names or []}).all()
         found: dict[str, list[Series]] = {}
         for row in lines:
             found.setdefault(row.uid, []).append(rows.series_of(row))
         return found
 
-    def points(self, series: int, wanted: PointRange) -> Sequence[Point]:
+    def points(self, series: int, point_range: PointRange) -> Sequence[Point]:
         """See ``MetricStore.points``."""
-        low, high, most = wanted.low, wanted.high, wanted.most
+        low, high, most = point_range.low, point_range.high, point_range.most
         with self._reading() as connection:
-            lines = rows.lines_between(connection, series, low, high, earlier=wanted.earlier)
+            lines = rows.lines_between(connection, series, low, high, earlier=point_range.earlier)
             needed = sorted(to_decode(lines, low, high, most))
             whole = []
             for begin in range(0, len(needed), _TOGETHER):

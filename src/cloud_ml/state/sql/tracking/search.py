@@ -65,13 +65,13 @@ _COLUMNS: Mapping[str, Any] = {
 }
 
 
-def statement(wanted: RunSearch, dialect: str) -> Select[Any]:
+def statement(run_search: RunSearch, dialect: str) -> Select[Any]:
     """The statement of a page; one row more than the page tells whether it is the last.
 
     A parameter or tag that equals a value is looked up in its index, newest run first. Else the
     runs are walked through, newest first.
     """
-    conditions = list(wanted.conditions)
+    conditions = list(run_search.conditions)
     looked_up = next((one for one in conditions if _is_indexed(one)), None)
     query = select(*RUN_COLUMNS)
     newest: Any = runs.c.number
@@ -85,19 +85,23 @@ def statement(wanted: RunSearch, dialect: str) -> Select[Any]:
             pairs.join(runs, runs.c.number == pairs.c.run).join(
                 records, records.c.number == runs.c.number
             )
-        ).where(pairs.c.org == wanted.org, *_equals(pairs, looked_up))
-    query = query.where(runs.c.org == wanted.org)
-    if wanted.experiments is not None:
-        query = query.where(_one_of(runs.c.experiment, list(wanted.experiments)))
-    if wanted.view is not View.ALL:
-        query = query.where(runs.c.deleted == int(wanted.view is View.DELETED))
+        ).where(pairs.c.org == run_search.org, *_equals(pairs, looked_up))
+    query = query.where(runs.c.org == run_search.org)
+    if run_search.experiments is not None:
+        query = query.where(_one_of(runs.c.experiment, list(run_search.experiments)))
+    if run_search.view is not View.ALL:
+        query = query.where(runs.c.deleted == int(run_search.view is View.DELETED))
     query = query.where(*(_condition(one, dialect) for one in conditions))
-    if not wanted.order:
-        if wanted.after is not None:
-            query = query.where(newest < wanted.after)
-        return query.order_by(newest.desc()).limit(wanted.limit + 1)
-    keys = [_order(key) for key in wanted.order]
-    return query.order_by(*keys, newest.desc()).offset(wanted.after or 0).limit(wanted.limit + 1)
+    if not run_search.order:
+        if run_search.after is not None:
+            query = query.where(newest < run_search.after)
+        return query.order_by(newest.desc()).limit(run_search.limit + 1)
+    keys = [_order(key) for key in run_search.order]
+    return (
+        query.order_by(*keys, newest.desc())
+        .offset(run_search.after or 0)
+        .limit(run_search.limit + 1)
+    )
 
 
 def _is_indexed(one: Comparison) -> bool:
@@ -155,9 +159,9 @@ def _there(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
 
 def _of_state(one: Comparison) -> ColumnElement[bool]:
     """There are five states: which of them are meant is decided here."""
-    meant = [state.value for state in RunState if matching.compares(state.value, one)]
-    of_jobs = and_(runs.c.state.is_(None), records.c.index_value.in_(phases_of(meant)))
-    return or_(runs.c.state.in_(meant), of_jobs)
+    states = [state.value for state in RunState if matching.compares(state.value, one)]
+    of_jobs = and_(runs.c.state.is_(None), records.c.index_value.in_(phases_of(states)))
+    return or_(runs.c.state.in_(states), of_jobs)
 
 
 def _of_end(one: Comparison) -> ColumnElement[bool]:

@@ -281,17 +281,18 @@ class SqlTrackingStore(TrackingStore):
             for number, of_run in found.items()
         }
 
-    def search(self, wanted: RunSearch) -> RunPage:
+    def search(self, run_search: RunSearch) -> RunPage:
         """See ``TrackingStore.search``."""
-        with self._slots.slot(wanted.seconds), self._reading() as connection:
-            query = search.statement(wanted, connection.dialect.name)
-            with time_limit(connection, wanted.seconds):
+        with self._slots.slot(run_search.seconds), self._reading() as connection:
+            query = search.statement(run_search, connection.dialect.name)
+            with time_limit(connection, run_search.seconds):
                 found = connection.execute(query).all()
-        items = list(map(rows.run_of, found[: wanted.limit]))
-        if len(found) <= wanted.limit:
+        items = list(map(rows.run_of, found[: run_search.limit]))
+        if len(found) <= run_search.limit:
             return RunPage(items, None)
         return RunPage(
-            items, (wanted.after or 0) + wanted.limit if wanted.order else items[-1].number
+            items,
+            (run_search.after or 0) + run_search.limit if run_search.order else items[-1].number,
         )
 
     def _pairs(
