@@ -34,7 +34,7 @@ _IS_THERE = Statement(select(records.c.number).where(records.c.uid == bindparam(
 
 
 def append(connection: Connection, uid: str, new_events: Sequence[Event], *, last_id: int) -> None:
-    """Write new_events of a record that is there; the last of them gets ``last_id``."""
+    """Write events of a record that is there; the last of them gets ``last_id``."""
     if new_events:
         first_id = last_id - len(new_events) + 1
         _INSERT.run_many(
