@@ -68,8 +68,8 @@ def _begin_phase(
     # At Finishing, perhaps nobody has looked since the attempt began.
     sentence = attempt_events.started_sentence(gang, over=phase is Phase.FINISHING)
     begun = [*attempt_events.notices(gang, now), Event(now, Reason.STARTED, sentence)]
-    told = status.phase is Phase.RUNNING
-    events = [*(() if told else begun), *attempt_events.ends(status, gang, now)]
+    has_begun = status.phase is Phase.RUNNING
+    events = [*(() if has_begun else begun), *attempt_events.ends(status, gang, now)]
     return Decision(status=with_findings(moved, gang), events=events)
 
 
@@ -82,8 +82,8 @@ def _waiting_for_engine(
     reason, message = Reason.WAITING_FOR_ENGINE, gang.message
     if (status.reason, status.message) == (reason, message):
         return Decision()
-    said = [] if status.reason == reason else [Event(now, reason, message, EventType.WARNING)]
-    return Decision(replace(status, reason=reason, message=message), events=said)
+    events = [] if status.reason == reason else [Event(now, reason, message, EventType.WARNING)]
+    return Decision(replace(status, reason=reason, message=message), events=events)
 
 
 def _leave_queue(status: WorkloadStatus, now: datetime) -> WorkloadDecision:

@@ -71,22 +71,22 @@ def after_giving_way(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> 
     )
     if workload.desired is Desired.PAUSED:
         following = of_next_attempt(_pause_status(status), workload)
-        said = Event(now, Reason.PAUSED, "the job is paused; every process is gone")
+        event = Event(now, Reason.PAUSED, "the job is paused; every process is gone")
     elif status.attempt <= workload.restart_after:
         moved = status.moved(Phase.RESTARTING, not_before=now, reason=Reason.RESTARTING, message="")
         following = of_next_attempt(moved, workload)
         sentence = f"attempt {following.attempt} follows, as requested"
-        said = Event(now, Reason.RESTARTING, f"{sentence}{about_attempt(job.status, gang, now)}")
+        event = Event(now, Reason.RESTARTING, f"{sentence}{about_attempt(job.status, gang, now)}")
     elif status.next_world:
         moved = resizing.restarting(status, now)
         following = of_next_attempt(moved, workload)
         sentence = f"attempt {following.attempt} follows, {moved.message}"
-        said = Event(now, Reason.RESTARTING, f"{sentence}{about_attempt(job.status, gang, now)}")
+        event = Event(now, Reason.RESTARTING, f"{sentence}{about_attempt(job.status, gang, now)}")
     else:
         moved = status.moved(Phase.QUEUED, queued_at=now, reason=Reason.SUBMITTED, message="")
         following = of_next_attempt(moved, workload)
-        said = Event(now, Reason.SUBMITTED, "the job was resumed and is queued")
-    return Decision(status=following, events=[*news, said])
+        event = Event(now, Reason.SUBMITTED, "the job was resumed and is queued")
+    return Decision(status=following, events=[*news, event])
 
 
 def _pause_status(status: WorkloadStatus) -> WorkloadStatus:

@@ -42,8 +42,8 @@ def queue_for_memory(job: WorkloadRecord, now: datetime) -> WorkloadDecision:
     queued = job.status.moved(
         Phase.QUEUED, queued_at=now, reason=Reason.SUBMITTED, message="", not_before=None, ports=()
     )
-    said = f"attempt {job.status.attempt} needs more memory, and is queued until it is free"
-    return Decision(status=queued, events=[Event(now, Reason.SUBMITTED, said)])
+    message = f"attempt {job.status.attempt} needs more memory, and is queued until it is free"
+    return Decision(status=queued, events=[Event(now, Reason.SUBMITTED, message)])
 
 
 def wait_in_queue(
@@ -60,8 +60,8 @@ def wait_in_queue(
     reason, message = waits_for.reason, waits_for.message
     if (status.reason, status.message) == (reason, message):
         return Decision()
-    said = [] if status.reason == reason else [Event(now, reason, message, EventType.WARNING)]
-    return Decision(replace(status, reason=reason, message=message), events=said)
+    events = [] if status.reason == reason else [Event(now, reason, message, EventType.WARNING)]
+    return Decision(replace(status, reason=reason, message=message), events=events)
 
 
 def starts_again(job: WorkloadRecord, now: datetime) -> bool:
@@ -87,8 +87,8 @@ def begin_attempt(
         ports=ports,
     )
     with_tasks = resizing.with_tasks(job.spec.workload, world)
-    said = Event(now, Reason.STARTING, f"attempt {status.attempt} is starting{with_tasks}")
+    event = Event(now, Reason.STARTING, f"attempt {status.attempt} is starting{with_tasks}")
     return Decision(
         status=resizing.with_world(moved, world, now),
-        events=[*resizing.changes(status, world, now), said],
+        events=[*resizing.changes(status, world, now), event],
     )

@@ -41,9 +41,10 @@ class RunChangeContract:
         at, heard = store.revision(), list[int]()
         store.subscribe(lambda: heard.append(store.revision()))
         run = store.tracking.change_run(uid, change)
-        assert [(told.kind, told.uid, told.revision) for told in store.changes(at)] == [
-            (RUN.name, uid, run.revision)
-        ]
+        assert [
+            (record_change.kind, record_change.uid, record_change.revision)
+            for record_change in store.changes(at)
+        ] == [(RUN.name, uid, run.revision)]
         record = store.get(RUN, uid)
         assert record is not None
         assert record.revision == run.revision == store.revision() > at
@@ -59,7 +60,9 @@ class RunChangeContract:
         log(store, uid, tags={"a": "b"}, name="one")
         assert store.revision() == at
         log(store, uid, tags={"a": "c"}, name="new")
-        assert [(told.uid, told.revision) for told in store.changes(at)] == [(uid, heard[-1])]
+        assert [
+            (record_change.uid, record_change.revision) for record_change in store.changes(at)
+        ] == [(uid, heard[-1])]
 
     def test_what_is_logged_to_a_run_is_no_change_of_it(self, store: StateStore) -> None:
         uid = add_run(store, "one")
@@ -79,7 +82,7 @@ class RunChangeContract:
         with pytest.raises(InvalidRequest):
             log(store, uid, params={"a": "2"}, name="new")
         assert store.tracking.run(uid) == run
-        assert [told.revision for told in store.changes(at)] == [run.revision]
+        assert [record_change.revision for record_change in store.changes(at)] == [run.revision]
 
     def test_changes_of_runs_at_once_have_revisions_of_their_own(self, store: StateStore) -> None:
         uids, at = [add_run(store, f"run{number}") for number in range(12)], store.revision()
@@ -89,9 +92,9 @@ class RunChangeContract:
             return store.tracking.change_run(uid, change).revision
 
         with ThreadPoolExecutor(8) as pool:
-            told = dict(zip(uids, pool.map(end, uids), strict=True))
-        assert sorted(told.values()) == list(range(at + 1, at + 13))
-        assert {one.uid: one.revision for one in store.changes(at)} == told
+            revisions = dict(zip(uids, pool.map(end, uids), strict=True))
+        assert sorted(revisions.values()) == list(range(at + 1, at + 13))
+        assert {one.uid: one.revision for one in store.changes(at)} == revisions
 
     def test_changes_at_the_same_time_are_all_kept(self, store: StateStore) -> None:
         tracking, uid = store.tracking, add_run(store, "one")

@@ -44,13 +44,13 @@ def found(
     store: StateStore, text: str = "", *order: str, org: str = "red", **more: Any
 ) -> list[str]:
     """The names of the runs that fulfil a filter."""
-    wanted = RunSearch(
+    run_search = RunSearch(
         org,
         conditions=parse_filter(text),
         order=parse_order(order),
         **more,
     )
-    return [run.name for run in store.tracking.search(wanted).items]
+    return [run.name for run in store.tracking.search(run_search).items]
 
 
 def data_set(name: str, digest: str, *, context: str | None = None) -> dict[str, Any]:

@@ -139,8 +139,8 @@ class RunSearchContract:
             add_run(store, f"run{number}", start=number)
         names, after = [], None
         for _ in range(3):
-            wanted = RunSearch("red", order=parse_order(order), after=after, limit=2)
-            page = store.tracking.search(wanted)
+            run_search = RunSearch("red", order=parse_order(order), after=after, limit=2)
+            page = store.tracking.search(run_search)
             names += [run.name for run in page.items]
             after = page.next
         expected = [f"run{number}" for number in range(5)]
