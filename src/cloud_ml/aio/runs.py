@@ -123,7 +123,7 @@ class AsyncRuns:
         """
         return await wait_for_end(
             await self.describe(uid),
-            lambda seen, wait_s: self.describe(uid, newer_than=seen.revision, wait_s=wait_s),
+            lambda last, wait_s: self.describe(uid, newer_than=last.revision, wait_s=wait_s),
             state=lambda run: f"{run.name} is still {run.state}",
             ended=_has_ended,
             timeout=timeout,

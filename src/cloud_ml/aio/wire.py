@@ -76,10 +76,10 @@ class Wire(asyncio.Protocol):
         Raises:
             OSError: The connection broke, and all that had arrived is read.
         """
-        seen = len(self.arrived)
-        while len(self.arrived) == seen:
+        before = len(self.arrived)
+        while len(self.arrived) == before:
             if self._over:
-                if self._error is not None and not seen:
+                if self._error is not None and not before:
                     raise (
                         self._error
                         if isinstance(self._error, OSError)

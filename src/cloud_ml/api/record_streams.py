@@ -62,9 +62,9 @@ async def of_feed(
     if start is None:
         start = newest
     check_epoch(start, newest)
-    seen = feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
+    changes = feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
     message = partial(_message, feed, document, word)
-    return streams.events(_messages(seen, message, start, here.settings.stream_limit_s))
+    return streams.events(_messages(changes, message, start, here.settings.stream_limit_s))
 
 
 async def of_one(
@@ -111,7 +111,7 @@ async def one_of_feed(
     at = found.revision if epoch_of(found.revision) == epoch_of(newest) else newest
     if start is not None:
         check_epoch(start, max(newest, found.revision), known=found.revision)
-    seen = feed.watch(
+    changes = feed.watch(
         found.org,
         uid=found.uid,
         after=at if start is None else start,
@@ -121,7 +121,7 @@ async def one_of_feed(
     limit_s = here.settings.stream_limit_s
     message = partial(_message, feed, document, word)
     return streams.events(
-        _messages(seen, message, start or 0, limit_s, first=first, to_the_end=True)
+        _messages(changes, message, start or 0, limit_s, first=first, to_the_end=True)
     )
 
 
@@ -138,7 +138,7 @@ async def _message(feed: ChangeFeed[C], document: Document[C], word: str, one: C
 
 
 async def _messages(
-    seen: AsyncGenerator[C | None],
+    changes: AsyncGenerator[C | None],
     message: Callable[[C], Awaitable[bytes]],
     start: int,
     limit_s: float,
@@ -151,8 +151,8 @@ async def _messages(
     yield sse.AGAIN + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
     if first is not None:
         yield await message(first)
-    async with aclosing(seen):
-        async for one in seen:
+    async with aclosing(changes):
+        async for one in changes:
             yield sse.NOTHING_NEW if one is None else await message(one)
             if loop.time() > over or (to_the_end and one is not None and one.gone):
                 return

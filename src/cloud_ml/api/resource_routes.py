@@ -138,8 +138,8 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
 
         record = await here.offload(find)
         if wait:
-            seen = record.revision if revision is None else revision
-            record = await here.hub.newer(record.key.uid, seen, find, timeout_s=wait)
+            known_revision = record.revision if revision is None else revision
+            record = await here.hub.newer(record.key.uid, known_revision, find, timeout_s=wait)
         return conditional.answer(resource.view(record), if_none_match, tag=f"{record.revision}")
 
     @router.delete("/{name}", status_code=202, responses=answers(described.view, 202))

@@ -230,7 +230,7 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
                 self._last_looks[record.key.uid] = time.monotonic(), record.revision
             return decision
         begin_step("look at the trials")
-        jobs = await self._offload.long(record.key.org, self._trials.seen, record)
+        jobs = await self._offload.long(record.key.org, self._trials.running_jobs, record)
         jobs = {number: await self._with_last_line(job) for number, job in jobs.items()}
         uid = record.key.uid
         began = time.monotonic()
@@ -238,8 +238,8 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         self._waiting.note(record, time.monotonic() - began)
         suggested = self._suggestions.ready(record)
         removed = self._removal.take_found(record)
-        seen = ObservedTrials(jobs, self._refused.pop(uid, {}), suggested, curves, removed)
-        return decide(record, seen, self._clock(), suggest)
+        observed = ObservedTrials(jobs, self._refused.pop(uid, {}), suggested, curves, removed)
+        return decide(record, observed, self._clock(), suggest)
 
     async def _with_last_line(self, job: TrialJob) -> TrialJob:
         """The job with the last line that it printed, if it ended well without any metric."""
@@ -336,7 +336,7 @@ class Trials:
         self._curves = TrialCurves(store)
         self._monotonic = monotonic
 
-    def seen(self, record: StudyRecord) -> Mapping[int, TrialJob]:
+    def running_jobs(self, record: StudyRecord) -> Mapping[int, TrialJob]:
         """The jobs of the trials that run, by their number.
 
         It may take long to find the value of one. Other trials that ended are then looked at

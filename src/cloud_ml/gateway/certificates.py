@@ -45,14 +45,14 @@ class CertificateWatcher:
     def __init__(self, cert: str, key: str) -> None:
         self._cert = cert
         self._key = key
-        self._seen: tuple[object, ...] = self._look()
+        self._fingerprint: tuple[object, ...] = self._look()
 
     def renewed(self) -> str | None:
         """The digest of a new pair, once; ``None`` while there is none."""
         found = self._look()
-        if found == self._seen:
+        if found == self._fingerprint:
             return None
-        self._seen = found
+        self._fingerprint = found
         try:
             context(self._cert, self._key)
             return digest(self._cert, self._key)

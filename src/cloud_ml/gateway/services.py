@@ -134,7 +134,7 @@ class Service:
         """Have the call answered, now or later."""
         now = self._loop.time()
         self.requests += 1
-        if not self.route.replicas_named:
+        if not self.route.wanted:
             self.refused += 1
             call.refuse(answers.STOPPED)
             return

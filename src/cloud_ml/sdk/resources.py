@@ -146,7 +146,7 @@ class Resources(Generic[NewT, ViewT]):
         ends = self._type.succeeded | self._type.failed
         return wait_for_end(
             self.describe(name),
-            lambda seen, wait_s: self.describe(name, newer_than=seen.revision, wait_s=wait_s),
+            lambda last, wait_s: self.describe(name, newer_than=last.revision, wait_s=wait_s),
             state=lambda view: f"{name} is still {view.phase}",
             ended=lambda view: view.phase in ends,
             timeout=timeout,

@@ -22,19 +22,19 @@ class LeaseObservations:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._seen: dict[str, tuple[Lease, float]] = {}
+        self._observed: dict[str, tuple[Lease, float]] = {}
 
     def is_abandoned(self, lease: Lease | None, *, ttl_s: float) -> bool:
         """Whether the lease has not changed for ``ttl_s`` since it was first seen like this."""
         if lease is None:
             return False
         now = self._monotonic()
-        before, since = self._seen.get(lease.name, (None, now))
+        before, since = self._observed.get(lease.name, (None, now))
         if before != lease:
-            self._seen[lease.name] = (lease, now)
+            self._observed[lease.name] = (lease, now)
             return False
         return now - since >= ttl_s
 
     def forget(self, name: str) -> None:
         """The lease of that name is this process's now."""
-        self._seen.pop(name, None)
+        self._observed.pop(name, None)

@@ -160,12 +160,12 @@ class ChangeFeed(abc.ABC, Generic[C]):
             while True:
                 # Clear before reading: a change during the read ends the next wait.
                 woken.clear()
-                seen = await self._since(after, scope, uid)
-                for one in seen:
+                changes = await self._since(after, scope, uid)
+                for one in changes:
                     if one.uid and scope in (None, one.org) and uid in (None, one.uid):
                         yield one
-                if seen:
-                    after = seen[-1].revision
+                if changes:
+                    after = changes[-1].revision
                     continue
                 try:
                     async with asyncio.timeout(heartbeat_s):
@@ -235,10 +235,10 @@ class ChangeFeed(abc.ABC, Generic[C]):
             woken.set()
 
     async def _read(self) -> None:
-        while seen := await self._offload(self._look, self._newest):
-            self._recent.extend(seen)
-            self._recent_bytes += sum(one.size for one in seen)
-            self._newest = seen[-1].revision
+        while changes := await self._offload(self._look, self._newest):
+            self._recent.extend(changes)
+            self._recent_bytes += sum(one.size for one in changes)
+            self._newest = changes[-1].revision
             while len(self._recent) > _KEPT or self._recent_bytes > _KEPT_BYTES:
                 oldest = self._recent.popleft()
                 self._recent_bytes -= oldest.size
@@ -263,7 +263,7 @@ class RecordFeed(ChangeFeed[RecordChange[S, T]], Generic[S, T]):
 
         Changes of others count, too: they move whoever reads along.
         """
-        seen: list[RecordChange[S, T]] = []
+        changes: list[RecordChange[S, T]] = []
         last, size = after, 0
         for change in self._store.changes(after, limit=_PAGE):
             if size >= _PAGE_BYTES:
@@ -276,7 +276,7 @@ class RecordFeed(ChangeFeed[RecordChange[S, T]], Generic[S, T]):
             ):
                 record = None if change.gone else self._store.get(self._kind, change.uid)
                 if change.gone or record is not None:
-                    seen.append(
+                    changes.append(
                         RecordChange(
                             last,
                             change.uid,
@@ -286,10 +286,10 @@ class RecordFeed(ChangeFeed[RecordChange[S, T]], Generic[S, T]):
                             size=_size_of(record),
                         )
                     )
-                    size += seen[-1].size
-        if last > after and (not seen or seen[-1].revision < last):
-            seen.append(RecordChange(last, "", "", "", None))
-        return seen
+                    size += changes[-1].size
+        if last > after and (not changes or changes[-1].revision < last):
+            changes.append(RecordChange(last, "", "", "", None))
+        return changes
 
 
 def _size_of(record: Record[Any, Any] | None) -> int:

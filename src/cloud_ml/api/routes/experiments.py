@@ -161,10 +161,10 @@ async def _wait_for_end(here: Platform, uid: str, experiment: str, timeout_s: fl
             await watch.wait(left)
 
 
-async def _wait_for_change(here: Platform, seen: Experiment, timeout_s: float) -> None:
+async def _wait_for_change(here: Platform, experiment: Experiment, timeout_s: float) -> None:
     """Return with the next change of an experiment, or after so many seconds."""
     changes = here.experiment_feed.watch(
-        seen.org, uid=seen.id, after=seen.revision, heartbeat_s=timeout_s
+        experiment.org, uid=experiment.id, after=experiment.revision, heartbeat_s=timeout_s
     )
     ends = {asyncio.ensure_future(anext(changes)), asyncio.ensure_future(here.hub.until_closed())}
     try:

@@ -126,8 +126,8 @@ async def describe_run(
         def find() -> RunRow:
             return here.runs.find(call.org, run)
 
-        seen = (await here.offload(find)).revision if revision is None else revision
-        await here.hub.newer(run, seen, find, timeout_s=wait)
+        known_revision = (await here.offload(find)).revision if revision is None else revision
+        await here.hub.newer(run, known_revision, find, timeout_s=wait)
     return documents.answer(await here.offload(_describe, here, call.org, run))
 
 

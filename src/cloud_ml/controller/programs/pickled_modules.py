@@ -34,14 +34,14 @@ def pickled_modules(chunks: Iterable[bytes], names: Collection[str]) -> frozense
     """
     sought = {name: name.encode() for name in names}
     found: set[str] = set()
-    tail, seen = b"", 0
+    tail, read_bytes = b"", 0
     for part in _plain(chunks):
         window = tail + part
         found.update(each for each, word in sought.items() if _names_a_class(window, word))
         for each in found:
             sought.pop(each, None)
-        tail, seen = window[-_OVERLAP:], seen + len(part)
-        if seen >= MOST_BYTES or not sought:
+        tail, read_bytes = window[-_OVERLAP:], read_bytes + len(part)
+        if read_bytes >= MOST_BYTES or not sought:
             break
     return frozenset(found)
 

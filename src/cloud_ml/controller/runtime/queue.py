@@ -32,7 +32,8 @@ class KeyedQueue:
         self._again: dict[
             str, int | None
         ] = {}  # the newest revision that asks; None asks whatever was seen
-        self._seen: dict[str, int] = {}  # up to where keys were looked at, the latest last
+        # Up to where keys were looked at, the latest last.
+        self._done_revisions: dict[str, int] = {}
         self._later: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}  # the time that counts; other entries of _later are void
         self._numbers = itertools.count()
@@ -42,7 +43,7 @@ class KeyedQueue:
 
     def add(self, key: str, revision: int | None = None) -> None:
         """Ask for a look now; with a ``revision``, at that one or a newer one."""
-        if revision is not None and revision <= self._seen.get(key, 0):
+        if revision is not None and revision <= self._done_revisions.get(key, 0):
             return
         # Drop the timer: the coming pass decides when the next one is due.
         self._due.pop(key, None)
@@ -89,24 +90,24 @@ class KeyedQueue:
                     self._wake_one()  # this worker was meant, and is leaving
                 raise
 
-    def done(self, key: str, seen: int = 0) -> None:
-        """The worker has finished with the key and has looked at it as of revision ``seen``."""
+    def done(self, key: str, done_revision: int = 0) -> None:
+        """The worker has finished with the key, as it was at the revision ``done_revision``."""
         self._taken.discard(key)
-        if seen:
-            self._remember(key, seen)
+        if done_revision:
+            self._remember(key, done_revision)
         if key in self._again:
             revision = self._again.pop(key)
-            if revision is None or revision > seen:
+            if revision is None or revision > done_revision:
                 self.add(key)
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._taken)
 
-    def _remember(self, key: str, seen: int) -> None:
-        newest = max(seen, self._seen.pop(key, 0))
-        self._seen[key] = newest
-        if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+    def _remember(self, key: str, done_revision: int) -> None:
+        newest = max(done_revision, self._done_revisions.pop(key, 0))
+        self._done_revisions[key] = newest
+        if len(self._done_revisions) > _REMEMBERED:
+            del self._done_revisions[next(iter(self._done_revisions))]
 
     def _wake_one(self) -> None:
         """A key is ready, so one worker is enough: waking all of them for each costs more than

@@ -16,7 +16,7 @@ from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import DesiredReplica, SeenReplica, ServiceStatus
 
-Seen = Mapping[int, SeenReplica]
+ObservedReplicas = Mapping[int, SeenReplica]
 
 
 def plan_replicas(
@@ -40,23 +40,23 @@ def plan_replicas(
     count = 0 if deleting else replicas_of(spec, status)
     if count == 0:
         return ()
-    seen = {replica.number: replica for replica in replicas}
+    observed = {replica.number: replica for replica in replicas}
     there = [
         _taken_in(desired, spec)
         for desired in status.wishes
-        if not _spent(seen.get(desired.number)) and status.failure_of(desired.template) is None
+        if not _spent(observed.get(desired.number)) and status.failure_of(desired.template) is None
     ]
     rolling = [desired for desired in there if not desired.trial]
     release = served_release(spec, status)
     if status.failure_of(release) is None:
-        stable = _roll_replicas(rolling, release, count, seen, status.next)
+        stable = _roll_replicas(rolling, release, count, observed, status.next)
     else:
         stable = rolling[-count:]  # of older releases, if any: they cannot be made again
     if in_place:
-        stable = _without_one_old(stable, release, seen)
+        stable = _without_one_old(stable, release, observed)
     number = max([status.next, *(desired.number + 1 for desired in stable)])
     tried = _plan_canary(
-        [desired for desired in there if desired.trial], spec, status, seen, number
+        [desired for desired in there if desired.trial], spec, status, observed, number
     )
     return tuple(sorted([*stable, *tried], key=lambda desired: desired.number))
 
@@ -73,9 +73,11 @@ def blocked_by_room(
     desired_numbers = {desired.number for desired in status.wishes}
     if any(replica.leaving or replica.number not in desired_numbers for replica in replicas):
         return None
-    seen = {replica.number: replica for replica in replicas}
-    stable = [desired for desired in status.wishes if not desired.trial and desired.number in seen]
-    new = [seen[desired.number] for desired in stable if desired.template == spec.template]
+    observed = {replica.number: replica for replica in replicas}
+    stable = [
+        desired for desired in status.wishes if not desired.trial and desired.number in observed
+    ]
+    new = [observed[desired.number] for desired in stable if desired.template == spec.template]
     if len(new) == len(stable):  # no old one is there, which could end
         return None
     waiting = [replica for replica in new if replica.waits_for_room]
@@ -86,13 +88,13 @@ def blocked_by_room(
 
 
 def _without_one_old(
-    stable: Sequence[DesiredReplica], template: int, seen: Seen
+    stable: Sequence[DesiredReplica], template: int, observed: ObservedReplicas
 ) -> list[DesiredReplica]:
     """One that does not answer goes first, else the oldest."""
     old = [desired for desired in stable if desired.template != template]
     if not old:
         return list(stable)
-    ready = {number for number, replica in seen.items() if replica.ready}
+    ready = {number for number, replica in observed.items() if replica.ready}
     first = min(old, key=lambda desired: (desired.number in ready, desired.number))
     return [desired for desired in stable if desired is not first]
 
@@ -112,13 +114,17 @@ def _taken_in(desired: DesiredReplica, spec: ServiceSpec) -> DesiredReplica:
 
 
 def _roll_replicas(
-    there: Sequence[DesiredReplica], template: int, count: int, seen: Seen, number: int
+    there: Sequence[DesiredReplica],
+    template: int,
+    count: int,
+    observed: ObservedReplicas,
+    number: int,
 ) -> list[DesiredReplica]:
     new = [desired for desired in there if desired.template == template]
     old = [desired for desired in there if desired.template != template]
-    ready = {number for number, replica in seen.items() if replica.ready}
+    ready = {number for number, replica in observed.items() if replica.ready}
     surge = 1 if old else 0
-    broken = _broken(new, seen)
+    broken = _broken(new, observed)
     while len(new) < count and len(new) + len(old) < count + surge and not broken:
         new.append(DesiredReplica(number, template))
         number += 1
@@ -135,7 +141,7 @@ def _plan_canary(
     there: Sequence[DesiredReplica],
     spec: ServiceSpec,
     status: ServiceStatus,
-    seen: Seen,
+    observed: ObservedReplicas,
     number: int,
 ) -> list[DesiredReplica]:
     """Those of the present candidate; those of another go at once, since the stable release has
@@ -147,19 +153,19 @@ def _plan_canary(
     mine = [desired for desired in there if desired.template == template]
     mine.sort(
         key=lambda desired: (
-            not (desired.number in seen and seen[desired.number].ready),
+            not (desired.number in observed and observed[desired.number].ready),
             desired.number,
         )
     )
-    missing = 0 if _broken(mine, seen) else count - len(mine)
+    missing = 0 if _broken(mine, observed) else count - len(mine)
     return [
         *mine[:count],
         *(DesiredReplica(number + more, template, trial=True) for more in range(missing)),
     ]
 
 
-def _broken(new: Sequence[DesiredReplica], seen: Seen) -> bool:
-    return any(seen[desired.number].hopeless for desired in new if desired.number in seen)
+def _broken(new: Sequence[DesiredReplica], observed: ObservedReplicas) -> bool:
+    return any(observed[desired.number].hopeless for desired in new if desired.number in observed)
 
 
 def _spent(replica: SeenReplica | None) -> bool:

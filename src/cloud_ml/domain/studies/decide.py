@@ -123,7 +123,7 @@ StudyDecision = Decision[StudyStatus, StudyAction]
 
 
 def decide(
-    record: StudyRecord, seen: ObservedTrials, now: datetime, suggest: Suggest
+    record: StudyRecord, observed: ObservedTrials, now: datetime, suggest: Suggest
 ) -> StudyDecision:
     """Note what ended, then end the study or begin the next trial, then act.
 
@@ -133,13 +133,13 @@ def decide(
     spec, status = seeded(record), record.status
     if spec.extended > status.extended:
         return Decision(_extended(spec, status))
-    if seen.checkpoints:
-        return Decision(_with_checkpoints(status, seen.checkpoints))
+    if observed.checkpoints:
+        return Decision(_with_checkpoints(status, observed.checkpoints))
     if status.phase.over:
         return _remove_checkpoints(spec, status, now)
     stops = status.phase is StudyPhase.STOPPING
     trials = tuple(
-        trial if trial.over else _looked_at(trial, seen, spec, stops=stops)
+        trial if trial.over else _looked_at(trial, observed, spec, stops=stops)
         for trial in status.trials
     )
     if trials != status.trials:
@@ -152,32 +152,34 @@ def decide(
     if (turned := _paused(spec, status)) is not None:
         return Decision(turned)
     if status.phase is StudyPhase.STOPPING:
-        return Decision(actions=[StopTrial(t.number) for t in status.running if _lives(t, seen)])
-    if (stopping := _stopped_early(spec, status, seen)) != status:
+        return Decision(
+            actions=[StopTrial(t.number) for t in status.running if _lives(t, observed)]
+        )
+    if (stopping := _stopped_early(spec, status, observed)) != status:
         return Decision(stopping)
-    return _go_on(record, spec, seen, now, suggest)
+    return _go_on(record, spec, observed, now, suggest)
 
 
 def _go_on(
-    record: StudyRecord, spec: StudySpec, seen: ObservedTrials, now: datetime, suggest: Suggest
+    record: StudyRecord, spec: StudySpec, observed: ObservedTrials, now: datetime, suggest: Suggest
 ) -> StudyDecision:
     """The next trial begins, or what is committed is carried out."""
     status = record.status
     if spec.local:  # its users ask for trials, and tell how they ended
         return Decision(requeue_at=ends.deadline(record))
     actions: list[StudyAction] = [
-        StartTrial(trial) for trial in status.running if trial.number not in seen.jobs
+        StartTrial(trial) for trial in status.running if trial.number not in observed.jobs
     ]
-    actions += [StopTrial(t.number) for t in status.running if t.stopping and _lives(t, seen)]
+    actions += [StopTrial(t.number) for t in status.running if t.stopping and _lives(t, observed)]
     if superfluous := find_superfluous(spec, status):
         actions.append(RemoveCheckpoints(superfluous))
-    full = not _has_room(spec, status, seen)
+    full = not _has_room(spec, status, observed)
     if status.phase is not StudyPhase.RUNNING:
         return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
     if not full and (again := next_repeat(spec, status.trials)) is not None:
         return Decision(_with_repeat(status, again))
     if count_searched(status.trials) < spec.max_trials:
-        begun = _next_trial(spec, status, seen, now, suggest)
+        begun = _next_trial(spec, status, observed, now, suggest)
         if begun is not None and not full:
             return begun
         if begun is None:
@@ -185,7 +187,7 @@ def _go_on(
     return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
 
 
-def _has_room(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -> bool:
+def _has_room(spec: StudySpec, status: StudyStatus, observed: ObservedTrials) -> bool:
     """Whether another trial may begin.
 
     Only one at a time waits in the queue. So a study has as many trials as there is room for; what
@@ -196,7 +198,7 @@ def _has_room(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -> boo
         return False
     if spec.original:
         return True
-    jobs = (seen.jobs.get(trial.number) for trial in status.running)
+    jobs = (observed.jobs.get(trial.number) for trial in status.running)
     return not any(job is None or job.waits for job in jobs)
 
 
@@ -232,24 +234,24 @@ def _next_look(record: StudyRecord, spec: StudySpec, now: datetime) -> datetime 
     return min(times, default=None)
 
 
-def _stopped_early(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -> StudyStatus:
+def _stopped_early(spec: StudySpec, status: StudyStatus, observed: ObservedTrials) -> StudyStatus:
     """The status in which trials that do badly are to end."""
     if spec.stopper is None:
         return status
     stopper = turned(spec.stopper) if sign_of(spec.goal) < 0 else spec.stopper
     done = {t.number for t in status.trials if t.state is TrialState.COMPLETED}
-    completed = [curve for number, curve in seen.curves.items() if number in done]
-    brackets = {number: bracket_of(stopper, number) for number in seen.curves}
+    completed = [curve for number, curve in observed.curves.items() if number in done]
+    brackets = {number: bracket_of(stopper, number) for number in observed.curves}
 
     def judged(trial: TrialStatus) -> TrialStatus:
-        own = seen.curves.get(trial.number)
+        own = observed.curves.get(trial.number)
         is_repeat = trial.repeat_of is not None  # means of curves that were cut would be wrong
         if trial.state is not TrialState.RUNNING or trial.stopping or not own or is_repeat:
             return trial
         bracket = brackets[trial.number]
         others = [
             curve
-            for number, curve in seen.curves.items()
+            for number, curve in observed.curves.items()
             if number != trial.number and brackets[number] == bracket
         ]
         why = why_stop(stopper, Curves(own, completed, others, bracket))
@@ -259,7 +261,7 @@ def _stopped_early(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -
 
 
 def _next_trial(
-    spec: StudySpec, status: StudyStatus, seen: ObservedTrials, now: datetime, suggest: Suggest
+    spec: StudySpec, status: StudyStatus, observed: ObservedTrials, now: datetime, suggest: Suggest
 ) -> StudyDecision | None:
     """The next trial begins; ``None`` if its parameters are not known yet."""
     number, events = len(status.trials), list[Event]()
@@ -268,7 +270,7 @@ def _next_trial(
     if queued:
         suggestion: Suggestion | None = Suggestion(spec.queued[taken])
     else:
-        suggestion = seen.suggested.get(number) or suggest(spec, status.trials, number)
+        suggestion = observed.suggested.get(number) or suggest(spec, status.trials, number)
     if suggestion is None:
         return None
     if suggestion.problem:
@@ -290,12 +292,12 @@ def _next_trial(
 
 
 def _looked_at(
-    trial: TrialStatus, seen: ObservedTrials, spec: StudySpec, *, stops: bool
+    trial: TrialStatus, observed: ObservedTrials, spec: StudySpec, *, stops: bool
 ) -> TrialStatus:
     """A trial that runs, as its job shows it. While the study ``stops``, none begins any more."""
-    if trial.number in seen.refused:
-        return _ended(trial, TrialState.FAILED, seen.refused[trial.number])
-    job = seen.jobs.get(trial.number)
+    if trial.number in observed.refused:
+        return _ended(trial, TrialState.FAILED, observed.refused[trial.number])
+    job = observed.jobs.get(trial.number)
     if job is None and trial.started:
         return _ended(trial, TrialState.DELETED, "its job was deleted")
     if job is None:
@@ -402,8 +404,8 @@ def _paused(spec: StudySpec, status: StudyStatus) -> StudyStatus | None:
     return None
 
 
-def _lives(trial: TrialStatus, seen: ObservedTrials) -> bool:
-    job = seen.jobs.get(trial.number)
+def _lives(trial: TrialStatus, observed: ObservedTrials) -> bool:
+    job = observed.jobs.get(trial.number)
     return job is not None and not job.over
 
 

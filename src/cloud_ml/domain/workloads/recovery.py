@@ -63,10 +63,10 @@ class Recoveries:
         """Those that were noted after ``before``, as far as they were kept."""
         return self.latest[-(self.count - before.count) :] if self.count > before.count else ()
 
-    def with_tasks(self, attempt: int, seen: tuple[Recovery, ...]) -> Recoveries:
+    def with_tasks(self, attempt: int, reported: tuple[Recovery, ...]) -> Recoveries:
         """With what an engine tells of restarts of tasks, of which some are noted already."""
         noted = self.noted if attempt == self.attempt else 0
-        news = tuple(one for one in seen if one.number > noted)
+        news = tuple(one for one in reported if one.number > noted)
         if not news:
             return self
         last = max(one.number for one in news)

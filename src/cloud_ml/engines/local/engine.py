@@ -148,8 +148,8 @@ class LocalEngine(JobMetrics, Engine):
         # An unclaimed gang ends with this tombstone; there is no supervisor to signal.
         if self._ledger.bury(key):
             return
-        seen = self._ledger.observe(key)
-        if seen is None or seen.state.over:
+        observed = self._ledger.observe(key)
+        if observed is None or observed.state.over:
             return
         requested_grace_s = self._ledger.stop_requested(key)
         # A repeated request may shorten the grace time, but never extend it.
@@ -161,8 +161,8 @@ class LocalEngine(JobMetrics, Engine):
 
     async def dump_stacks(self, key: GangKey, tasks: Sequence[str]) -> None:
         """See ``engines.abilities.Stacks``."""
-        seen = self._ledger.observe(key)
-        if seen is None or seen.state.over:
+        observed = self._ledger.observe(key)
+        if observed is None or observed.state.over:
             return
         for task in tasks:
             if "/" not in task:  # it becomes the name of a file
@@ -177,10 +177,10 @@ class LocalEngine(JobMetrics, Engine):
 
     async def restart_task(self, key: GangKey, task: str, number: int, grace_s: float) -> None:
         """See ``engines.abilities.TaskRestarting``."""
-        seen = self._ledger.observe(key)
-        if seen is None or seen.state.over or self.restart_refusal():
+        observed = self._ledger.observe(key)
+        if observed is None or observed.state.over or self.restart_refusal():
             return
-        found = next((one for one in seen.processes if one.name == task), None)
+        found = next((one for one in observed.processes if one.name == task), None)
         # The report shows that this restart was done, so a repeated pass must not restart the
         # task again.
         if found is None or found.requested_restarts >= number:
@@ -435,8 +435,8 @@ class LocalEngine(JobMetrics, Engine):
     # ---- private
 
     def _is_over(self, key: GangKey) -> bool:
-        seen = self._ledger.observe(key)
-        return seen is not None and seen.state.over
+        observed = self._ledger.observe(key)
+        return observed is not None and observed.state.over
 
     async def _surely_over(self, key: GangKey, gang: ObservedGang) -> ObservedGang:
         """A gang without a supervisor is over when its last process is gone, and not before.

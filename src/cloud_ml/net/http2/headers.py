@@ -209,9 +209,9 @@ class Blocks(Generic[T]):
             max_header_list_size=max_bytes * (1 if too_large is None else OVERSIZED)
         )
         self._decoder.header_table = self._table
-        self._seen: dict[bytes, T] = {}
+        self._cache: dict[bytes, T] = {}
         self._apart: dict[bytes, T] = {}
-        self._seen_bytes = 0
+        self._cache_bytes = 0
         self._units = 0
 
     def take_units(self) -> int:
@@ -221,7 +221,7 @@ class Blocks(Generic[T]):
 
     def known(self, block: bytes) -> T | None:
         """What a block means that was read before; None where it has to be read."""
-        return self._seen.get(block)
+        return self._cache.get(block)
 
     def read(self, block: bytes) -> T:
         """What the block means.
@@ -230,7 +230,7 @@ class Blocks(Generic[T]):
             ConnectionFault: where it cannot be decoded; the table is lost then, and the connection
                 with it.
         """
-        known = self._seen.get(block) or self._apart.get(block)
+        known = self._cache.get(block) or self._apart.get(block)
         if known is not None:
             return known
         before = self._table.changes
@@ -266,13 +266,16 @@ class Blocks(Generic[T]):
     def _keep(self, block: bytes, found: T, size: int) -> None:
         if size > self._kept_bytes:
             return
-        self._seen_bytes += size
-        if len(self._seen) + len(self._apart) >= REMEMBERED or self._seen_bytes > self._kept_bytes:
+        self._cache_bytes += size
+        if (
+            len(self._cache) + len(self._apart) >= REMEMBERED
+            or self._cache_bytes > self._kept_bytes
+        ):
             self._forget()
-            self._seen_bytes = size
-        (self._apart if self._is_apart(found) else self._seen)[block] = found
+            self._cache_bytes = size
+        (self._apart if self._is_apart(found) else self._cache)[block] = found
 
     def _forget(self) -> None:
-        self._seen.clear()
+        self._cache.clear()
         self._apart.clear()
-        self._seen_bytes = 0
+        self._cache_bytes = 0

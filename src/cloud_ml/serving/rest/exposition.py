@@ -20,7 +20,7 @@ class Series(NamedTuple):
     """A histogram with its labels. ``unit`` is what a value of it is multiplied with."""
 
     labels: Labels
-    seen: Histogram
+    histogram: Histogram
     unit: float = 1.0
 
 
@@ -57,16 +57,16 @@ class Exposition:
         without.
         """
         yield from _family(name, "histogram", described)
-        for labels, seen, unit in series:
-            total = sum(seen.counts)
+        for labels, data, unit in series:
+            total = sum(data.counts)
             if not total:
                 continue
             reached = 0
-            for bound, count in zip(seen.bounds, seen.counts, strict=False):
+            for bound, count in zip(data.bounds, data.counts, strict=False):
                 reached += count
                 yield _line(f"{name}_bucket", {**labels, "le": self._bound(bound * unit)}, reached)
             yield _line(f"{name}_bucket", {**labels, "le": "+Inf"}, total)
-            yield _line(f"{name}_sum", labels, seen.total * unit)
+            yield _line(f"{name}_sum", labels, data.total * unit)
             yield _line(f"{name}_count", labels, total)
 
     def end(self) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _list_numbered(base: Path) -> dict[int, Path]:
 
 def _walk(path: Path) -> Folder | None:
     """The folder as it is now; None where it went away meanwhile or holds nothing."""
-    seen, newest, size, files = hashlib.sha1(usedforsecurity=False), 0.0, 0, 0
+    digest, newest, size, files = hashlib.sha1(usedforsecurity=False), 0.0, 0, 0
     todo = [path]
     try:
         while todo:
@@ -116,23 +116,23 @@ def _walk(path: Path) -> Folder | None:
                     # Copies that keep times (`cp -p`, `rsync -t`, tar) come with an old mtime.
                     # Nobody can set ctime.
                     files, size, newest = files + 1, size + info.st_size, max(newest, info.st_ctime)
-                    seen.update(
+                    digest.update(
                         f"{entry.path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}\0".encode(
                             errors="replace"
                         )
                     )
     except OSError:
         return None
-    return Folder(path, seen.hexdigest(), newest, size) if files else None
+    return Folder(path, digest.hexdigest(), newest, size) if files else None
 
 
 def select_versions(
-    policy: VersionPolicy, seen: Look, loaded: Collection[int], failed: Collection[int]
+    policy: VersionPolicy, current: Look, loaded: Collection[int], failed: Collection[int]
 ) -> frozenset[int]:
     """The versions that a policy wants of what is whole, and where all of those failed, who
     stands in for them.
     """
-    there = (seen.numbers & set(loaded)) | seen.whole.keys()
+    there = (current.numbers & set(loaded)) | current.whole.keys()
     chosen = policy.choose(there)
     if chosen and chosen <= set(failed):
         chosen |= policy.choose(there - set(failed))

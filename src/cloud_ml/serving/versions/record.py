@@ -60,7 +60,7 @@ class ModelRecord:
 
     config: ModelConfig
     records: dict[int, Record] = field(default_factory=dict)
-    seen: Look = field(default_factory=Look)
+    look: Look = field(default_factory=Look)
     scanned: bool = False
     gone: bool = False
     off: bool = False
@@ -84,7 +84,7 @@ class ModelRecord:
         loaded: frozenset[int] = frozenset()
         if not self.refresh:
             loaded = self.numbers(Phase.LOADING, Phase.AVAILABLE) - self._stale
-        before = {**self.seen.whole, **self.seen.growing}
+        before = {**self.look.whole, **self.look.growing}
         return Interest(self.config.policy, loaded, self.failed, before)
 
     def desired_versions(self) -> dict[int, str]:
@@ -96,18 +96,18 @@ class ModelRecord:
         if self.gone or self.off:
             return {}
         loaded = self.numbers(Phase.LOADING, Phase.AVAILABLE)
-        chosen = select_versions(self.config.policy, self.seen, loaded, self.failed) or loaded
+        chosen = select_versions(self.config.policy, self.look, loaded, self.failed) or loaded
         return {
             number: self.records[number].print
             if number in loaded
-            else self.seen.whole[number].print
+            else self.look.whole[number].print
             for number in chosen
         }
 
     def states(self) -> dict[int, State]:
         """The versions as far as decisions need them."""
         return {
-            number: record.state(self.seen.whole.keys()) for number, record in self.records.items()
+            number: record.state(self.look.whole.keys()) for number, record in self.records.items()
         }
 
     @property
@@ -122,7 +122,7 @@ class ModelRecord:
         busy = self.numbers(Phase.START, Phase.LOADING) or any(
             each.replacing for each in self.records.values()
         )
-        waits = self.seen.growing and not self.numbers(Phase.AVAILABLE)
+        waits = self.look.growing and not self.numbers(Phase.AVAILABLE)
         return self.scanned and not busy and not waits
 
     @property
@@ -130,14 +130,14 @@ class ModelRecord:
         """Whether no files of any version are there that could be loaded."""
         if self.gone or self.off or not self.scanned or self.records:
             return False
-        return bool(self.seen.error) or not (self.seen.whole or self.seen.growing)
+        return bool(self.look.error) or not (self.look.whole or self.look.growing)
 
     @property
     def load_failed(self) -> bool:
         """Whether every version that shall answer has failed, and no load is tried again unless
         files change.
         """
-        if self.gone or self.off or self.seen.error or not self.failed or not self.concluded:
+        if self.gone or self.off or self.look.error or not self.failed or not self.concluded:
             return False
         return all(
             number in self.failed and self.records[number].retry_at is None
@@ -149,8 +149,8 @@ class ModelRecord:
         """Why no version answers."""
         if self.off:
             return "it was unloaded"
-        if self.seen.error:
-            return self.seen.error
+        if self.look.error:
+            return self.look.error
         failed = [
             f"version {n}: {self.records[n].error}" for n in sorted(self.failed, reverse=True)
         ]
@@ -158,7 +158,7 @@ class ModelRecord:
             return "; ".join(failed)
         if self.numbers(Phase.START, Phase.LOADING):
             return "it is being loaded"
-        if self.seen.growing:
+        if self.look.growing:
             return "its files are still being written"
         return (
             f"no version was found under {self.config.base}"
@@ -181,7 +181,7 @@ class ModelRecord:
 
     def folder(self, number: int) -> Folder:
         """Where a version lies that is wanted and not loaded."""
-        return self.seen.whole[number]
+        return self.look.whole[number]
 
     def forget(self) -> None:
         """Keep the states of the newest ended versions only."""
@@ -197,21 +197,21 @@ class ModelRecord:
         if moved or config.policy != self.config.policy or self.gone:
             self.scanned = False
         if moved:
-            self.seen, self.refresh = Look(), True
+            self.look, self.refresh = Look(), True
         self.config, self.gone, self.off = config, False, False
 
-    def take_in(self, seen: Look) -> None:
+    def take_in(self, look: Look) -> None:
         """Know what was seen; running versions whose files are others now become stale, if that
         was asked for.
         """
-        if seen.error:
-            self.seen = Look(self.seen.numbers, self.seen.whole, self.seen.growing, seen.error)
+        if look.error:
+            self.look = Look(self.look.numbers, self.look.whole, self.look.growing, look.error)
         else:
-            self.seen = seen
+            self.look = look
             if self.refresh:
-                for number in self.numbers(Phase.AVAILABLE) & seen.whole.keys():
+                for number in self.numbers(Phase.AVAILABLE) & look.whole.keys():
                     self.records[number].stale = (
-                        self.records[number].print != seen.whole[number].print
+                        self.records[number].print != look.whole[number].print
                     )
             self.refresh = False
         self.scanned = True

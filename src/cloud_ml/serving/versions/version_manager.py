@@ -229,18 +229,18 @@ class VersionManager:
 
         self._runner.look(work, self._handle_look)
 
-    def _handle_look(self, seen: "dict[str, tuple[ModelConfig, Look]] | Exception") -> None:
+    def _handle_look(self, looks: "dict[str, tuple[ModelConfig, Look]] | Exception") -> None:
         self._looking = False
-        if isinstance(seen, Exception):
-            log.error("folders could not be looked at: %s", seen)
-            seen = {}
-        for name, (config, found) in seen.items():
+        if isinstance(looks, Exception):
+            log.error("folders could not be looked at: %s", looks)
+            looks = {}
+        for name, (config, found) in looks.items():
             model = self._models.get(name)
             # It was configured anew while its former folder was looked at.
             if model is None or model.config is not config:
                 self._changed_meanwhile = True
                 continue
-            if found.error and found.error != model.seen.error:
+            if found.error and found.error != model.look.error:
                 log.warning("model %s: %s", name, found.error)
             model.take_in(found)
             if found.growing:

@@ -23,7 +23,7 @@ DOCUMENTS = ("assets.extra/warmup.json", "warmup.json")
 MOST = 1000
 """Requests that are run, as in TensorFlow Serving."""
 LARGEST = 64 << 20
-SEEN = 64
+MOST_SAMPLES = 64
 """Requests that are kept for a look at whether their rows are independent."""
 
 log = logging.getLogger(__name__)
@@ -31,11 +31,13 @@ log = logging.getLogger(__name__)
 _Run = tuple[Signature, list[Array]]
 
 
-def warm_up(model: Model, folder: Path, seen: list[tuple[str, list[Array]]] | None = None) -> int:
+def warm_up(
+    model: Model, folder: Path, samples: list[tuple[str, list[Array]]] | None = None
+) -> int:
     """Run what the folder asks for, or else each signature once with zeros. How many runs there
     were.
 
-    The first ``SEEN`` of the written-down requests are put into ``seen``, by signature.
+    The first ``MOST_SAMPLES`` of the written-down requests are put into ``samples``, by signature.
 
     Raises:
         ModelFailed: where a written-down request cannot be read or does not succeed. A made-up one
@@ -49,8 +51,8 @@ def warm_up(model: Model, folder: Path, seen: list[tuple[str, list[Array]]] | No
             for signature, arrays in read(model.signatures, folder / name):
                 model.predict(signature, arrays)
                 runs += 1
-                if seen is not None and len(seen) < SEEN:
-                    seen.append((signature.name, arrays))
+                if samples is not None and len(samples) < MOST_SAMPLES:
+                    samples.append((signature.name, arrays))
         except Exception as error:
             cause = (
                 error.message

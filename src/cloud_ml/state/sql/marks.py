@@ -16,7 +16,9 @@ from cloud_ml.state.sql.records import Removed, parent_columns
 from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import audit, deletions, idempotency_keys, once_tokens
 
-_SEEN = Statement(select(once_tokens.c.expires_at).where(once_tokens.c.token == bindparam("this")))
+_FIND_TOKEN = Statement(
+    select(once_tokens.c.expires_at).where(once_tokens.c.token == bindparam("this"))
+)
 _INSERT_TOKEN = Statement(insert(once_tokens))
 _INSERT_KEY = Statement(insert(idempotency_keys))
 _INSERT_DELETION = insert(deletions)
@@ -36,7 +38,7 @@ def check_unseen(connection: Connection, once: Once | None) -> None:
     Raises:
         Unauthenticated: It does.
     """
-    if once is not None and _SEEN.one_or_none(connection, {"this": once.token}) is not None:
+    if once is not None and _FIND_TOKEN.one_or_none(connection, {"this": once.token}) is not None:
         raise rules.seen_before()
 
 

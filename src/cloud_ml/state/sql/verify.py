@@ -122,7 +122,7 @@ def _counters(connection: Connection) -> str:
 
 
 def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> str:
-    seen: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
     after = -1
     while rows := connection.execute(_RECORDS, {"after": after}).all():
         for row in rows:
@@ -139,12 +139,12 @@ def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> s
                 raise Damaged(
                     f"{kind.name} {row.uid} is listed as {row.index_value}, which it is not"
                 )
-            seen[kind.name] += 1
+            by_kind[kind.name] += 1
         after = rows[-1].number
     if (orphan := connection.execute(_ORPHAN).one_or_none()) is not None:
         raise Damaged(f"{orphan.kind} {orphan.uid} was made for a record that is gone")
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(seen.items()))
-    return f"{seen.total()} records ({counts or 'none'}), each of which can be read."
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(by_kind.items()))
+    return f"{by_kind.total()} records ({counts or 'none'}), each of which can be read."
 
 
 def _items(connection: Connection) -> str:

@@ -59,10 +59,10 @@ def _boxes(front: list[tuple[float, ...]], reference: Sequence[float]) -> Iterat
         yield _ENDLESS, min((point[0] for point in front), default=last)
         return
     begun: dict[_Box, float] = dict.fromkeys(_boxes([], reference[:-1]), _ENDLESS)
-    seen: list[tuple[float, ...]] = []
+    partial_front: list[tuple[float, ...]] = []
     for point in sorted(front, key=lambda one: one[-1]):
-        seen = _front_with(seen, point[:-1])
-        now = set(_boxes(seen, reference[:-1]))
+        partial_front = _front_with(partial_front, point[:-1])
+        now = set(_boxes(partial_front, reference[:-1]))
         for box in [box for box in begun if box not in now]:
             yield from _closed(box, begun.pop(box), point[-1])
         for box in sorted(now.difference(begun)):

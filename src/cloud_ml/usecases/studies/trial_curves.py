@@ -27,7 +27,7 @@ _ENDED = (TrialState.COMPLETED, TrialState.EARLY_STOPPED)
 class _Known:
     """A curve, and what its series looked like when it was read."""
 
-    seen: tuple[int, int, int]
+    version: tuple[int, int, int]
     curve: Curve
 
 
@@ -76,9 +76,9 @@ class TrialCurves:
         newest = find_series(series, record.spec.metric, job.spec.submitted.metric_patterns)
         if newest is None:
             return nothing
-        seen = (newest.number, newest.count, newest.last_at)
-        if known is not None and known.seen == seen:
+        version = (newest.number, newest.count, newest.last_at)
+        if known is not None and known.version == version:
             return known
         sign = sign_of(record.spec.goal)
         points = metrics.points(newest.number, PointRange(most=_MOST_POINTS))
-        return _Known(seen, tuple(Point(one.step, one.at, sign * one.value) for one in points))
+        return _Known(version, tuple(Point(one.step, one.at, sign * one.value) for one in points))

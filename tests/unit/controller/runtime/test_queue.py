@@ -194,7 +194,7 @@ async def test_the_echo_of_what_a_worker_wrote_wakes_nobody_however_late_it_come
     queue.add("a", 5)
     assert await queue.take() == "a"
     queue.add("a", 7)  # written by the worker, and read back while it still has the key
-    queue.done("a", seen=8)
+    queue.done("a", done_revision=8)
     queue.add("a", 8)
     assert await _nothing(queue)
     queue.add("a", 9)
@@ -213,7 +213,7 @@ async def test_an_echo_leaves_the_later_look_as_it_is(queue: KeyedQueue, clock: 
     queue.add("a", 5)
     assert await queue.take() == "a"
     queue.add_after("a", 10.0)
-    queue.done("a", seen=6)
+    queue.done("a", done_revision=6)
     queue.add("a", 6)
     assert await _nothing(queue)
     clock.now = 10.0
@@ -223,7 +223,7 @@ async def test_an_echo_leaves_the_later_look_as_it_is(queue: KeyedQueue, clock: 
 async def test_what_was_seen_of_old_keys_is_forgotten(queue: KeyedQueue) -> None:
     for number in range(5000):
         queue.add(str(number), 1)
-        queue.done(await queue.take(), seen=1)
+        queue.done(await queue.take(), done_revision=1)
     queue.add("4999", 1)
     assert await _nothing(queue)
     queue.add("0", 1)

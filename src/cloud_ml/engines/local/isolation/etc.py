@@ -62,7 +62,7 @@ class Etc:
         self._folder = str(folder)
         self._source = str(source)
         self._leave = leave
-        self._seen: dict[str, _Mark | None] = {}
+        self._marks: dict[str, _Mark | None] = {}
         self._inside: dict[str, list[str]] = {}
 
     def create(self) -> None:
@@ -100,11 +100,11 @@ class Etc:
             if facts is None
             else (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
         )
-        if name not in self._seen or self._seen[name] != mark:
+        if name not in self._marks or self._marks[name] != mark:
             with contextlib.suppress(OSError):
                 self._copy(name, path, facts)
                 # Set the mark after the copy, so that a failed copy is retried.
-                self._seen[name] = mark
+                self._marks[name] = mark
         for child in self._inside.get(name, ()):
             self._renew(child)
 
@@ -136,7 +136,7 @@ class Etc:
                 self._link(f"{name}/{entry.name}", os.readlink(entry.path))  # noqa: PTH115
             else:
                 inside.append(f"{name}/{entry.name}")
-                self._seen.pop(inside[-1], None)
+                self._marks.pop(inside[-1], None)
         self._inside[name] = inside
 
     def _write(self, name: str, content: bytes) -> None:

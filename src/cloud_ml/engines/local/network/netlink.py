@@ -102,10 +102,10 @@ def routes() -> list[Route]:
     for body in _ask(_GETROUTE, struct.pack(_ROUTE, socket.AF_INET, *[0] * 8), _DUMP):
         length, kind = body[1], body[7]
         if kind == _UNICAST:
-            seen = dict(_attributes(body[12:]))
-            to = IPv4Network((seen.get(_RTA_DESTINATION, b"\0\0\0\0"), length), strict=False)
+            attributes = dict(_attributes(body[12:]))
+            to = IPv4Network((attributes.get(_RTA_DESTINATION, b"\0\0\0\0"), length), strict=False)
             found.append(
-                Route(to, names.get(int.from_bytes(seen.get(_RTA_DEVICE, b""), "little"), ""))
+                Route(to, names.get(int.from_bytes(attributes.get(_RTA_DEVICE, b""), "little"), ""))
             )
     return found
 
@@ -114,7 +114,9 @@ def addresses() -> list[IPv4Address]:
     """Every address of this namespace."""
     body = _ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0)
     answers = [dict(_attributes(answer[8:])) for answer in _ask(_GETADDR, body, _DUMP)]
-    return [IPv4Address(seen[_IFA_LOCAL]) for seen in answers if _IFA_LOCAL in seen]
+    return [
+        IPv4Address(attributes[_IFA_LOCAL]) for attributes in answers if _IFA_LOCAL in attributes
+    ]
 
 
 def _ask(kind: int, body: bytes, flags: int = 0) -> list[bytes]:

@@ -58,7 +58,7 @@ class Networks:
         self._table = f"cloudml-{self._network.instance}"
         self._interfaces = f"{rules.PREFIX}{self._network.instance[:5]}-"
         self._used: dict[int, float] = {}
-        self._seen: tuple[object, ...] = ()
+        self._resolver_mark: tuple[object, ...] = ()
         self._policy = rules.Policy()
         self.changes: socket.socket | None = None
         """Readable when somebody has changed the machine's firewall."""
@@ -120,7 +120,7 @@ class Networks:
 
     def refresh(self) -> None:
         """Follow the machine's name servers."""
-        if self._seen != resolvers.mark():
+        if self._resolver_mark != resolvers.mark():
             self._read_policy()
             for tenant in self._used:
                 self._fence(tenant)
@@ -276,7 +276,7 @@ class Networks:
         return network_range
 
     def _read_policy(self) -> None:
-        self._seen = resolvers.mark()
+        self._resolver_mark = resolvers.mark()
         found = resolvers.find(self._network.dns)
         self._policy = rules.Policy(
             found.servers, reachable.parse(self._network.allow), self._network.connections

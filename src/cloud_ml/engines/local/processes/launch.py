@@ -315,7 +315,7 @@ def _become(
             os.set_inheritable(descriptor, True)
         os.umask(0o022)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        line, environment, folder, user, network, *seen = _read_orders(orders)
+        line, environment, folder, user, network, *visible = _read_orders(orders)
         name = line[0]
         if not fence.bwrap:
             # This process still has the server's rights, and the folder is the job's, so do not
@@ -334,7 +334,7 @@ def _become(
             os.chdir("/")
             landlock.keep_sockets_inside(fence.landlock)
         elif fence.landlock:
-            _confine(fence, *seen)
+            _confine(fence, *visible)
         linux.die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
         os.execvpe(name, line, environment)  # noqa: S606
     except BaseException as error:  # a forked child has nobody to raise to

@@ -34,9 +34,9 @@ def look_after(ledger: Ledger, config: LocalConfig, key: GangKey, supervisor: in
     if report is None or not report.state.over:
         if not _has_ended(ledger, config, key):
             return  # the engine looks again: nothing may be called over that has a process left
-        seen = ledger.observe(key)
-        if seen is not None and seen.state.over:
-            ledger.report(seen)
+        observed = ledger.observe(key)
+        if observed is not None and observed.state.over:
+            ledger.report(observed)
     stale_processes.clear(ledger, key)
 
 
@@ -114,17 +114,17 @@ class InheritedGangs:
         ]
 
     def _is_done(self, key: GangKey) -> bool:
-        gate, seen = self._ledger.gate(key), self._ledger.observe(key)
-        if gate is None or seen is None:
+        gate, observed = self._ledger.gate(key), self._ledger.observe(key)
+        if gate is None or observed is None:
             return True
         # A supervisor that has reported the end may still be cleaning up; until it exits, its
         # control groups are in use.
-        if not seen.state.over or (gate.claimed and is_alive(gate)):
+        if not observed.state.over or (gate.claimed and is_alive(gate)):
             return False
         report = self._ledger.read_report(key)
         reported = report is not None and report.state.over
         # Whether the last process of one is gone that is not told to be over, the engine finds out.
-        if reported or seen.state is not GangState.LOST:
+        if reported or observed.state is not GangState.LOST:
             stale_processes.clear(self._ledger, key)
         return True
 

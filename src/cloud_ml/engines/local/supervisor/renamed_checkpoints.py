@@ -49,7 +49,7 @@ class RenamedCheckpoints:
         self._watch: linux.Watch | None = None
         self._place: tuple[Path, Sequence[str]] = (Path(), ())
         self._number = _NONE
-        self._seen = 0
+        self._event_count = 0
         self.due_at: float | None = None
         """When to ``resume``, by the monotonic clock; ``None`` while nothing keeps it waiting."""
 
@@ -89,7 +89,7 @@ class RenamedCheckpoints:
         for renamed in _all_renames(self._watch):
             if renamed.folder != self._number:  # an earlier folder's
                 continue
-            self._seen += 1
+            self._event_count += 1
             if not renamed.name:
                 self._forget()
                 renames.clear()
@@ -131,7 +131,7 @@ class RenamedCheckpoints:
     def _handle(self, _: object) -> None:
         self.look()
         self._ignore()
-        self.due_at = time.monotonic() + (_PAUSE_S if self._seen < _MANY else _LONG_PAUSE_S)
+        self.due_at = time.monotonic() + (_PAUSE_S if self._event_count < _MANY else _LONG_PAUSE_S)
 
     def _forget(self) -> None:
         if self._watch is not None and self._number != _NONE:
@@ -140,7 +140,7 @@ class RenamedCheckpoints:
 
     def _watch_new_folder(self, watch: linux.Watch) -> None:
         """Watch the folder that the job has made in the place of the one that is gone, if it has."""
-        self._seen += 1
+        self._event_count += 1
         with contextlib.suppress(OSError), _opened(self._place) as folder:
             self._number = watch.folder_of_renames(folder)
 
