@@ -251,8 +251,8 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         """See ``RecordReconciler``. Checkpoints that are not kept are removed, as long as the jobs of
         trials tell where they are. What cannot be removed in a minute stays.
         """
-        asked_at = record.delete_requested_at
-        late = asked_at is None or self._clock() > asked_at + _FINISH_WITHIN
+        requested_at = record.delete_requested_at
+        late = requested_at is None or self._clock() > requested_at + _FINISH_WITHIN
         superfluous = self._removal.find_left(record, find_superfluous(record.spec, record.status))
         if late or not superfluous:
             return False

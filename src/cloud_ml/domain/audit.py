@@ -54,7 +54,7 @@ class AuditFilter:
     since: datetime | None = None
     until: datetime | None = None
 
-    def wants(self, entry: AuditEntry) -> bool:
+    def matches(self, entry: AuditEntry) -> bool:
         """Whether the entry is one of them."""
         same = all(
             condition is None or condition == fact

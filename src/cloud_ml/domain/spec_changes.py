@@ -16,7 +16,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 """Fields whose values are never told."""
-_UNTOLD = frozenset({"earlier", "newest"})
+_HISTORIES = frozenset({"earlier", "newest"})
 """Histories, which every change of a service moves on."""
 _TRANSPARENT = frozenset({"submitted", "workload"})
 """Parts of a spec that its users do not see as such."""
@@ -34,7 +34,7 @@ def _differences(path: str, before: object, after: object) -> Iterator[str]:
         return
     if is_dataclass(before) and type(before) is type(after):
         for field in fields(before):
-            if field.name not in _UNTOLD:
+            if field.name not in _HISTORIES:
                 inner = path if field.name in _TRANSPARENT else _join_path(path, field.name)
                 yield from _differences(
                     inner, getattr(before, field.name), getattr(after, field.name)

@@ -170,7 +170,7 @@ def take_over(folder: Path) -> tuple[Mapping[int, socket.socket], Instruction]:
             line.settimeout(_ANSWER_S)
             line.connect(f"{place}/{SOCKET_NAME}")
             _say(line, {"token": token, "hand_over": True})
-            answer = _heard(line)
+            answer = _receive_line(line)
             ports = answer.get("sockets", [])
             while len(sockets) < len(ports):
                 _, numbers, _, _ = socket.recv_fds(line, 1, _AT_ONCE)
@@ -181,7 +181,7 @@ def take_over(folder: Path) -> tuple[Mapping[int, socket.socket], Instruction]:
             # Not before: had we failed with its sockets half received, the predecessor would still
             # serve.
             _say(line, {"token": token, "retire": True})
-            _heard(line)
+            _receive_line(line)
         known = _read_known(answer["known"])
     except (OSError, ValueError, KeyError):
         return sockets, Instruction()
@@ -214,7 +214,7 @@ def _say(line: socket.socket, request: dict[str, Any]) -> None:
     line.sendall(json.dumps(request).encode() + b"\n")
 
 
-def _heard(line: socket.socket) -> dict[str, Any]:
+def _receive_line(line: socket.socket) -> dict[str, Any]:
     """One line, and no byte more: descriptors come after it."""
     data = bytearray()
     while not data.endswith(b"\n"):

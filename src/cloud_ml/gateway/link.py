@@ -44,8 +44,8 @@ class GatewayLink:
         self._connection: DaemonConnection | None = None
         self._routes: dict[str, Route] = {}
         self._keys: Mapping[str, CallingKey] | None = None
-        self._untold: set[str] = set()
-        self._untold_keys = False
+        self._pending_uids: set[str] = set()
+        self._keys_pending = False
         self._all: tuple[str, ...] | None = None
         self._revision = self._pushed_revision = 0
         self._news = asyncio.Event()
@@ -59,13 +59,13 @@ class GatewayLink:
         """See ``controller.routing.gateway.Gateway``."""
         if self._routes.get(uid) != route:
             self._routes[uid] = route
-            self._untold.add(uid)
+            self._pending_uids.add(uid)
             self._tell()
 
     def drop(self, uid: str) -> None:
         """See ``controller.routing.gateway.Gateway``."""
         if self._routes.pop(uid, None) is not None:
-            self._untold.add(uid)
+            self._pending_uids.add(uid)
             self._tell()
 
     def keep(self, uids: Collection[str]) -> None:
@@ -77,7 +77,7 @@ class GatewayLink:
     def learn(self, keys: Mapping[str, CallingKey]) -> None:
         """See ``controller.routing.gateway.Gateway``."""
         if keys != self._keys:
-            self._keys, self._untold_keys = keys, True
+            self._keys, self._keys_pending = keys, True
             if self._routes:
                 self._tell()
 
@@ -143,9 +143,9 @@ class GatewayLink:
             self._disconnect()
         if self._connection is None:
             await self._connect()
-            self._untold |= set(self._routes)
-            self._untold_keys = self._keys is not None
-        if self._revision > self._pushed_revision or self._untold or self.unbound:
+            self._pending_uids |= set(self._routes)
+            self._keys_pending = self._keys is not None
+        if self._revision > self._pushed_revision or self._pending_uids or self.unbound:
             await self._push()
         found = (await self._exchange({"figures": True}))["figures"]
         self.figures = {
@@ -153,17 +153,17 @@ class GatewayLink:
         }
 
     async def _push(self) -> None:
-        revision, untold, everything, keys = (
+        revision, pending_uids, everything, keys = (
             self._revision,
-            self._untold,
+            self._pending_uids,
             self._all,
-            self._untold_keys,
+            self._keys_pending,
         )
         # Before the exchange: what is set while it runs is told by the next one.
-        self._untold, self._all, self._untold_keys = set(), None, False
+        self._pending_uids, self._all, self._keys_pending = set(), None, False
         instruction = Instruction(
-            {uid: self._routes[uid] for uid in untold if uid in self._routes},
-            tuple(uid for uid in untold if uid not in self._routes),
+            {uid: self._routes[uid] for uid in pending_uids if uid in self._routes},
+            tuple(uid for uid in pending_uids if uid not in self._routes),
             None if everything is None else tuple({*everything, *self._routes}),
             self._keys if keys else None,
         )
@@ -172,9 +172,9 @@ class GatewayLink:
         # Also when cancelled: the gateway may not have got it, and being told twice changes
         # nothing.
         except BaseException:
-            self._untold |= untold
+            self._pending_uids |= pending_uids
             self._all = self._all or everything
-            self._untold_keys = self._untold_keys or keys
+            self._keys_pending = self._keys_pending or keys
             raise
         self.unbound = {int(port): why for port, why in answer["unbound"].items()}
         async with self._settled:

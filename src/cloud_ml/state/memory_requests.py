@@ -62,7 +62,7 @@ class MemoryRequests:
         found = [
             one
             for one in self._audit[::-1]
-            if audit_filter.wants(one) and (after is None or one.id < after)
+            if audit_filter.matches(one) and (after is None or one.id < after)
         ]
         return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
 

@@ -106,7 +106,7 @@ _OUTCOMES = {
     TrialState.INFEASIBLE: Outcome.FAILED,
 }
 _PARAMETERS_OF = attrgetter("parameters")
-_DRAWS, _MOST_ASKED = 20, 500
+_DRAWS, _MOST_CANDIDATES = 20, 500
 """So often a trial is drawn that was tried already, or that breaks a constraint."""
 
 
@@ -171,7 +171,8 @@ def first_untried(problem: Problem, candidates: Iterable[Parameters]) -> Paramet
     """
     last: Parameters | None = None
     points = (
-        only_active(problem.space, values) for values in itertools.islice(candidates, _MOST_ASKED)
+        only_active(problem.space, values)
+        for values in itertools.islice(candidates, _MOST_CANDIDATES)
     )
     kept = (point for point in points if all_hold(problem.constraints, point))
     for last in itertools.islice(kept, _DRAWS):

@@ -72,7 +72,7 @@ class ChangeHub:
         self._poll_s = poll_s
         self._watches: dict[str, set[Watch]] = {}
         self._follower: asyncio.Task[None] | None = None
-        self._is_told = False
+        self._has_follower = False
 
     @property
     def closed(self) -> bool:
@@ -122,11 +122,11 @@ class ChangeHub:
         """While the block runs, who follows the feed in this loop tells what it reads: commits need
         not be read once more. The hub goes on to look every ``poll_s``.
         """
-        self._is_told = True
+        self._has_follower = True
         try:
             yield self._wake
         finally:
-            self._is_told = False
+            self._has_follower = False
             self._wake_all()  # what is not told any more may have been missed
 
     def close(self) -> None:
@@ -140,11 +140,11 @@ class ChangeHub:
         hint = asyncio.Event()
         wake = threadsafe(asyncio.get_running_loop(), hint)
 
-        def wake_unless_told() -> None:
-            if not self._is_told:
+        def wake_unless_followed() -> None:
+            if not self._has_follower:
                 wake()
 
-        unsubscribe = self._store.subscribe(wake_unless_told)
+        unsubscribe = self._store.subscribe(wake_unless_followed)
         cursor: int | None = None
         try:
             while self._watches:

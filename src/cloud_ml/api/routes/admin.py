@@ -137,14 +137,14 @@ async def list_keys(
     "/keys",
     status_code=201,
     responses=answers(accounts.NewAccessKey, 201),
-    openapi_extra=body_of(accounts.KeyWish),
+    openapi_extra=body_of(accounts.AccessKeyRequest),
 )
 async def create_key(
     here: Here, call: Signed, org: str | None = None, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Make a key. Its secret is in this answer and in no other."""
     check_idempotency_key(idempotency_key)
-    request = body(accounts.KeyWish, call)
+    request = body(accounts.AccessKeyRequest, call)
     made = await here.change_rights(
         here.keys.create, call.caller, request, org, idempotency_key=idempotency_key, once=call.once
     )

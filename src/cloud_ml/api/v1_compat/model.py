@@ -163,12 +163,12 @@ async def logs(
         )
     number: int | None = None
     if (place := request.query_params.get("replica")) is not None:
-        most = max(len(found.heard), replicas_of(service.spec, service.status), 1) - 1
+        most = max(len(found.default), replicas_of(service.spec, service.status), 1) - 1
         index = common.check_count("replica", place, least=0, most=most)
-        if index >= len(found.heard):  # it is wanted, and made in a moment
+        if index >= len(found.default):  # it is wanted, and made in a moment
             return documents.answer({"logs": ""})
-        number = replicas.number_of(found.heard[index])
-    elif not found.heard:
+        number = replicas.number_of(found.default[index])
+    elif not found.default:
         return documents.answer({"logs": ""})
     chunks = here.logs.read(replicas.chosen(service, found, number), Selection())
     return streams.text_in_json("logs", chunks)

@@ -67,7 +67,9 @@ def describe(session: Session, name: str, output: str | None) -> None:
         _show_outputs(session.client, job)
     _show_events(events, now)
     if spec := {
-        field: value for field, value in without_secrets(job.spec).items() if _is_told(field, value)
+        field: value
+        for field, value in without_secrets(job.spec).items()
+        if _is_shown(field, value)
     }:
         echo("\nSubmitted as:")
         echo_facts({f"  {field}": _format_value(value) for field, value in spec.items()})
@@ -266,7 +268,7 @@ def _without_gaps(value: object) -> object:
     return [_without_gaps(one) for one in value] if isinstance(value, list) else value
 
 
-def _is_told(field: str, value: object) -> bool:
+def _is_shown(field: str, value: object) -> bool:
     if field in _ZERO_SAYS_SOMETHING and value is not None:
         return True
     return value not in (None, "", {}, False, 0) and value is not True

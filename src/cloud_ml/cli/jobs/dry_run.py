@@ -23,15 +23,15 @@ def check_job(session: Session, job: TrainJob, *, resubmit_of: str | None = None
     """Refuse what the server would refuse. Returns what is to be said where none can be asked."""
     from cloud_ml.errors import InvalidRequest, TransportError, TryAgain
 
-    unasked = "Note: no server has checked this job"
+    unchecked = "Note: no server has checked this job"
     try:
         client = session.client
     except InvalidRequest as error:  # there is no key, say
-        return f"{unasked}: {error}"
+        return f"{unchecked}: {error}"
     try:
         client.check_train_job(job, resubmit_of=resubmit_of)
     except (TransportError, TryAgain) as error:
-        return f"{unasked}: {error}"
+        return f"{unchecked}: {error}"
     return ""
 
 

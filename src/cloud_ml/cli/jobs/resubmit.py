@@ -98,11 +98,11 @@ def rerun(
     masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
     resubmit_of = found.uid if masks or any(_masked_flags(fields)) else None
     if dry_run:
-        unasked = check_job(session, new_job, resubmit_of=resubmit_of)
+        unchecked = check_job(session, new_job, resubmit_of=resubmit_of)
         describe_package(new_job.trainer_uri)
         echo_document(_without_defaults(codec.encode(new_job)))
-        if unasked:
-            note(unasked)
+        if unchecked:
+            note(unchecked)
         return 0
     note_start(session, found, new_job)
     return send(

@@ -143,11 +143,11 @@ def submit(
         note(unread)
     job = with_recipe_of_code(job)
     if dry_run:
-        unasked = check_job(session, job)
+        unchecked = check_job(session, job)
         describe_package(job.trainer_uri)
         echo_document(without_secrets(codec.encode(job)))
-        if unasked:
-            note(unasked)
+        if unchecked:
+            note(unchecked)
         return 0
     return send(session, job, named=named, watch=watch and not detach, output=output)
 
@@ -161,13 +161,13 @@ def _check_image(fields: dict[str, Any]) -> None:
         )
 
 
-_ASKED_FOR = (*RESOURCES, "ps_count", "worker_count", "array")
-"""What ``--distributed`` asks for, or what has no roles."""
+_SIZE_OPTIONS = (*RESOURCES, "ps_count", "worker_count", "array")
+"""What ``--distributed`` reads itself, or what has no roles."""
 
 
 def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) -> dict[str, Any]:
     if distributed:
-        if cluster_spec or (both := [name for name in _ASKED_FOR if name in fields]):
+        if cluster_spec or (both := [name for name in _SIZE_OPTIONS if name in fields]):
             other = "--cluster_spec" if cluster_spec else ", ".join(f"--{name}" for name in both)
             raise click.UsageError(
                 f"--distributed asks for the roles and their limits; leave out {other}"

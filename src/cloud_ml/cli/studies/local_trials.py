@@ -177,12 +177,12 @@ class RunningTrial:
         assert self._process.stdout is not None
         reader = threading.Thread(target=self._read_output, args=(self._process.stdout,))
         reader.start()
-        asked_to_end = False
+        stop_sent = False
         try:
             while not self._over():
                 self._report()
-                if (self._trial.should_stop() or self._trials.stopping) and not asked_to_end:
-                    asked_to_end = True
+                if (self._trial.should_stop() or self._trials.stopping) and not stop_sent:
+                    stop_sent = True
                     self._end()
         finally:
             self._signal(signal.SIGKILL)  # also processes that it left

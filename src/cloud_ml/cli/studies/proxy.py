@@ -107,16 +107,16 @@ class _Refusals:
     """Says which connections were refused; many together in one line."""
 
     def __init__(self) -> None:
-        self._said_at = float("-inf")
-        self._unsaid = 0
+        self._printed_at = float("-inf")
+        self._omitted = 0
 
     def __call__(self, peer: Peer | None) -> None:
         """Note one, and say so unless something was said a moment ago."""
         now = time.monotonic()
-        if now - self._said_at < _QUIET_S:
-            self._unsaid += 1
+        if now - self._printed_at < _QUIET_S:
+            self._omitted += 1
             return
-        more = f" ({self._unsaid} more before it)" if self._unsaid else ""
-        self._said_at, self._unsaid = now, 0
+        more = f" ({self._omitted} more before it)" if self._omitted else ""
+        self._printed_at, self._omitted = now, 0
         whose = "an unknown user" if peer is None else f"user {peer.user}"
         note(f"Refused a connection of {whose}{more}: only your own processes are served.")

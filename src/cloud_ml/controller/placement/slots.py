@@ -88,7 +88,7 @@ class Slots:
         ] = {}  # of what organisations hold, as far as they were asked for
         self._lines: dict[str, list[_Turn]] = {}
         self._waiting: dict[str, Amounts] = {}
-        self._ports_wanted: dict[str, int] = {}  # of those that wait
+        self._requested_ports: dict[str, int] = {}  # of those that wait
         self._worlds: dict[str, World] = {}  # of elastic jobs that are about to start
         self._growing: set[str] = set()  # elastic jobs that run with fewer tasks than they may have
 
@@ -109,7 +109,7 @@ class Slots:
         if phase.active:
             self._ports.note(uid, job.status.ports)
             self._waiting.pop(uid, None)
-            self._ports_wanted.pop(uid, None)
+            self._requested_ports.pop(uid, None)
             self._note_held(job)
         elif phase is Phase.QUEUED:
             if uid in self._held and not self.has_room(job):
@@ -117,7 +117,7 @@ class Slots:
             if uid not in self._held and uid not in self._waiting:
                 minimum = at_least(_workload_of(job))
                 self._waiting[uid] = quotas.requested_amounts(minimum)
-                self._ports_wanted[uid] = minimum.port_count
+                self._requested_ports[uid] = minimum.port_count
                 turn = (-job.spec.workload.priority, job.status.queued_at or job.created_at, uid)
                 heapq.heappush(self._lines.setdefault(job.key.org, []), turn)
         else:
@@ -137,7 +137,7 @@ class Slots:
         if self._first() != uid or not self._fits(job.key.org, uid):
             return False
         heapq.heappop(self._lines[job.key.org])
-        self._ports_wanted.pop(uid, None)
+        self._requested_ports.pop(uid, None)
         self._hold(uid, job.key.org, self._waiting.pop(uid))
         self._worlds[uid] = self._take_largest_world(job)
         self._wake_first()
@@ -232,7 +232,7 @@ class Slots:
                     if not held:
                         del self._held_by[org]
         waited = self._waiting.pop(uid, None) is not None
-        self._ports_wanted.pop(uid, None)
+        self._requested_ports.pop(uid, None)
         if freed:
             for line in self._of_all_kinds:
                 line._wake_first()
@@ -394,7 +394,7 @@ class Slots:
             len(self._held) < self._most
             and not self._keeps_last(org)
             and not self._shortage(self._waiting[uid])
-            and not self._ports.shortage(self._ports_wanted[uid])
+            and not self._ports.shortage(self._requested_ports[uid])
         )
 
     def _keeps_last(self, org: str) -> bool:

@@ -65,7 +65,7 @@ class ProgressEvents:
         last = self._last.get(uid)
         if last is None:
             events = await self._offload(self._store.events, uid)
-            last = self._last[uid] = _LastEvent(progress_events.quarters_told(events), now)
+            last = self._last[uid] = _LastEvent(progress_events.reported_quarters(events), now)
         if now < last.next_at:
             return
         names = list(job.spec.workload.tasks)

@@ -122,13 +122,13 @@ class Leader:
                 # After a leader that hung, when it has given the lock back: while nobody has it,
                 # each of the others asks the store twice a second.
                 self._lock.take()
-            asked_at = loop.time()
+            renewed_at = loop.time()
             if await self._try_until(good_until) is not None:
                 # Count from the request: part of the lease may have passed when the answer
                 # arrives.
-                good_until = asked_at + self._ttl_s
+                good_until = renewed_at + self._ttl_s
             # The next try would come too late, so the term ends now.
-            elif self._lost.is_set() or asked_at >= good_until - self._ttl_s / 3:
+            elif self._lost.is_set() or renewed_at >= good_until - self._ttl_s / 3:
                 logger.warning("the controller's lease is lost")
                 self._lost.set()
                 return

@@ -61,7 +61,7 @@ def _exporting(arguments: Sequence[str]) -> Iterator[str]:
             yield value if equals else behind
 
 
-def _asked_for(spec: JobSpec) -> Collection[str]:
+def _spec_tags(spec: JobSpec) -> Collection[str]:
     job = spec.submitted
     tags = {label_tag(name, value) for name, value in (job.labels or {}).items()}.union(
         size_tags(spec)
@@ -87,7 +87,7 @@ TRAIN_JOB = Kind(
     "train_job",
     JobSpec,
     WorkloadStatus,
-    spec_tags=_asked_for,
+    spec_tags=_spec_tags,
     status_tags=_ran_with,
     upgrade=upgrade_document,
 )

@@ -159,8 +159,8 @@ def roles_of(job: TrainJob, recipe: str, limits: Resources) -> tuple[Role, ...]:
     else:
         # On the original wire, TensorFlow has a master beside so many workers; so has a job that
         # does not say what it is.
-        unsaid = recipe == DETECTED and not job.framework
-        role_specs = _build_roles(job, with_master=recipe == TENSORFLOW or unsaid)
+        is_default = recipe == DETECTED and not job.framework
+        role_specs = _build_roles(job, with_master=recipe == TENSORFLOW or is_default)
     role_specs = {
         name: role_specs.get(name, RoleSpec()) for name in _ADDED.get(recipe, ())
     } | role_specs

@@ -23,7 +23,7 @@ def quarters_done(progress: Progress) -> int:
     return min(int(done * _QUARTERS), _QUARTERS - 1)
 
 
-def quarters_told(events: Iterable[Event]) -> int:
+def reported_quarters(events: Iterable[Event]) -> int:
     """How many quarters events have told of. An attempt that begins anew tells none again."""
     matches = [_DONE.match(event.message) for event in events if event.reason == Reason.PROGRESS]
     return max((int(one[1]) * _QUARTERS // 100 for one in matches if one), default=0)

@@ -68,9 +68,9 @@ def starts_again(job: WorkloadRecord, now: datetime) -> bool:
     """Whether the next attempt of a job that restarts is due, or somebody has asked for it."""
     status = job.status
     due = status.not_before is None or now >= status.not_before
-    asked_for = job.spec.workload.restart_after == status.attempt - 1
+    requested = job.spec.workload.restart_after == status.attempt - 1
     waits = status.phase is Phase.RESTARTING and job.spec.workload.desired is not Desired.PAUSED
-    return waits and not job.delete_requested_at and (due or asked_for)
+    return waits and not job.delete_requested_at and (due or requested)
 
 
 def begin_attempt(

@@ -124,7 +124,7 @@ class NewAccessKey:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyWish:
+class AccessKeyRequest:
     """A key for ``user`` (by default the caller) that is good for ``expires_in_s`` seconds (by
     default for ever).
 

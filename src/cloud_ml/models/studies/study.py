@@ -279,8 +279,8 @@ def why_other(new: NewStudy, study: Study) -> str:
         found = study.space[name]
         if not _may_be_same(definition, found):
             return f"its space has {name}: {found}"
-    asked_for = [new.objective] if isinstance(new.objective, str) else new.objective
-    goals = [(metric, goal[:3]) for metric, _, goal in (one.rpartition(":") for one in asked_for)]
+    objectives = [new.objective] if isinstance(new.objective, str) else new.objective
+    goals = [(metric, goal[:3]) for metric, _, goal in (one.rpartition(":") for one in objectives)]
     found_goals = [(metric, "max" if more else "min") for metric, more in objectives_of(study)]
     if goals not in ([("loss", "min")], found_goals):
         return f"its objective is {study.objective}"

@@ -132,7 +132,7 @@ def input_types(metadata: Any, signature: str | None) -> dict[str, str]:
         inputs = metadata["metadata"]["signature_def"]["signature_def"][
             signature or "serving_default"
         ]["inputs"]
-        return {name: _type_told(facts["dtype"]) for name, facts in inputs.items()}
+        return {name: _type_name(facts["dtype"]) for name, facts in inputs.items()}
     except (LookupError, TypeError, AttributeError):
         return {}
 
@@ -149,7 +149,7 @@ def trained_columns(metadata: Any, signature: str | None) -> tuple[str, ...] | N
         return None
 
 
-def _type_told(word: str) -> str:
+def _type_name(word: str) -> str:
     try:
         return type_named(word, "dtype")
     except errors.InvalidRequest:

@@ -56,8 +56,8 @@ def fetch(transport: Transport, path: str, target: Path, *, progress: Progress |
 def _fetch_version(transport: Transport, path: str, target: Path, progress: Progress | None) -> int:
     # With something to go on with, the version is asked for first: a body would be on its way for
     # nothing.
-    asked_only = _read_version(target) is not None
-    answer = transport.send(Request("HEAD", path)) if asked_only else _get(transport, path)
+    head_only = _read_version(target) is not None
+    answer = transport.send(Request("HEAD", path)) if head_only else _get(transport, path)
     etag, length = answer.headers.get("etag", ""), answer.headers.get("content-length", "")
     total = int(length) if length.isdigit() else None
     with contextlib.ExitStack() as stack:
@@ -71,7 +71,7 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
         while block := file.read(_BLOCK):
             digest.update(block)
             done += len(block)
-        first = None if done or asked_only else answer
+        first = None if done or head_only else answer
         done = _receive(transport, path, first, file, digest, done, total, etag, progress)
         file.flush()
         expected = repr_digest(answer.headers.get("repr-digest"))

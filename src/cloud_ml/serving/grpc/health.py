@@ -69,7 +69,7 @@ class _Watcher(Talk):
         self._service: str | None = None
         self._sent_status = 0
 
-    def heard(self, body: bytes) -> None:
+    def receive(self, body: bytes) -> None:
         self._service = parse_message("grpc.health.v1.HealthCheckRequest", body).service
         self.tell()
 

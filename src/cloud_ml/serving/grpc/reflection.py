@@ -76,7 +76,7 @@ class _Talk(Talk):
         self._reflection = reflection
         self._stream = stream
 
-    def heard(self, body: bytes) -> None:
+    def receive(self, body: bytes) -> None:
         self._stream.send(self._reflection.answer(body))
 
     def ended(self) -> None:

@@ -50,7 +50,7 @@ class _InferTalk(Talk):
         self._pending_bytes = 0
         self._ended = False
 
-    def heard(self, body: bytes) -> None:
+    def receive(self, body: bytes) -> None:
         call = _StreamedCall(self, self._stream, body)
         self._pending.append(call)
         self._pending_bytes += len(body)

@@ -33,7 +33,7 @@ class Talk(Protocol):
     longest: int = LONGEST
     unread_bytes: int = 0
 
-    def heard(self, body: bytes) -> None:
+    def receive(self, body: bytes) -> None:
         """A message came."""
 
     def ended(self) -> None:
@@ -122,7 +122,7 @@ class GrpcStream:
             if body is None:
                 self._read_all()
                 return
-            self._talk.heard(body)
+            self._talk.receive(body)
             if not self.waits():
                 return
         self._stop()

@@ -85,10 +85,10 @@ def decide(
             load.append(number)
         elif state is None or state.phase is Phase.END:
             queue.append(number)
-    unwanted = sorted(versions.keys() - desired.keys())
+    superfluous = sorted(versions.keys() - desired.keys())
     ready = _in(Phase.AVAILABLE, versions)
-    leave = tuple(n for n in unwanted if n in ready) if gone or ready & desired.keys() else ()
-    end = tuple(n for n in unwanted if versions[n].phase is Phase.START)
+    leave = tuple(n for n in superfluous if n in ready) if gone or ready & desired.keys() else ()
+    end = tuple(n for n in superfluous if versions[n].phase is Phase.START)
     return Steps(tuple(load), tuple(queue), leave, end, min(again, default=None))
 
 

@@ -350,19 +350,19 @@ class VersionManager:
             lambda made: self._finish_load(model, record, folder, made),
         )
 
-    def _no_room(self, wants: Record) -> ServingError | None:
+    def _no_room(self, new: Record) -> ServingError | None:
         limit = self._rules.memory_bytes
         others = (
             record
             for model in self._models.values()
             for record in model.records.values()
-            if record is not wants
+            if record is not new
         )
         held = sum(record.size for record in others if record.phase not in (Phase.START, Phase.END))
-        if not limit or held + wants.size <= limit:
+        if not limit or held + new.size <= limit:
             return None
         return Overloaded(
-            f"it takes about {wants.size} bytes of memory; {held} of {limit} are in use"
+            f"it takes about {new.size} bytes of memory; {held} of {limit} are in use"
         )
 
     def _finish_load(

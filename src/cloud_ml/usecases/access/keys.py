@@ -87,7 +87,7 @@ class Keys:
     def create(
         self,
         caller: Identity,
-        request: accounts.KeyWish,
+        request: accounts.AccessKeyRequest,
         org: str | None = None,
         *,
         idempotency_key: str | None = None,
@@ -184,7 +184,7 @@ class Keys:
                     f"{access_key} does not work any more; create a key instead", field="access_key"
                 )
         user = self._users.find(self._identities.organisation(record.spec.org), record.spec.user)
-        request = accounts.KeyWish(
+        request = accounts.AccessKeyRequest(
             user=record.spec.user,
             legacy_signatures=record.spec.legacy_signatures,
             fds_signatures=record.spec.accepts_fds,
@@ -222,7 +222,11 @@ class Keys:
         return self._to_wire(record)
 
     def _make_key(
-        self, user: UserRecord, request: accounts.KeyWish, made_with: str | None, once: Once | None
+        self,
+        user: UserRecord,
+        request: accounts.AccessKeyRequest,
+        made_with: str | None,
+        once: Once | None,
     ) -> accounts.NewAccessKey:
         expires = (
             None

@@ -21,7 +21,7 @@ from cloud_ml.models import common
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.jobs.role_lines import RoleLines
-from cloud_ml.usecases.jobs.tasks import task_meant
+from cloud_ml.usecases.jobs.tasks import suggest_task
 from cloud_ml.usecases.offload import Offload
 
 MOST_LINES = 1_000_000
@@ -285,7 +285,7 @@ def _checked_task(record: WorkloadRecord, task: str | None) -> str:
         return tasks[0] if len(tasks) == 1 else ALL_TASKS
     if task not in tasks:
         shown = ", ".join(tasks[:20]) + (", …" if len(tasks) > 20 else "")
-        raise common.refuse("task", task, shown, suggestion=task_meant(record, task))
+        raise common.refuse("task", task, shown, suggestion=suggest_task(record, task))
     return task
 
 

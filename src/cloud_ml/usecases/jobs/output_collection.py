@@ -141,7 +141,7 @@ class OutputCollection:
         for file in directory.files(enters):
             if stop():
                 raise interruption()
-            keeps = _is_wanted(file, output_filter)
+            keeps = _keeps_file(file, output_filter)
             if keeps is None:
                 omitted.unmatched.add(file)
             elif not keeps:
@@ -335,7 +335,7 @@ def _may_hold_outputs(folder: bytes) -> bool:
     return name not in rules.SKIPPED_FOLDERS and not name.endswith(b".egg-info")
 
 
-def _is_wanted(file: JobFile, output_filter: PacedFilter) -> bool | None:
+def _keeps_file(file: JobFile, output_filter: PacedFilter) -> bool | None:
     if file.obstacle is not None and file.obstacle.of_folder:
         return output_filter.may_keep_below(file.path)
     return output_filter.keeps(file.path)

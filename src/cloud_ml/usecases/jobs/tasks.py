@@ -130,12 +130,12 @@ def check_task(record: WorkloadRecord, name: str) -> None:
             value=name[:63],
             allowed="one of " + ", ".join(record.spec.workload.tasks[:_SHOWN]),
             hint=f"Did you mean {suggestion}?"
-            if (suggestion := task_meant(record, name))
+            if (suggestion := suggest_task(record, name))
             else None,
         )
 
 
-def task_meant(record: WorkloadRecord, name: str) -> str:
+def suggest_task(record: WorkloadRecord, name: str) -> str:
     """The task that somebody may mean who names another, such as ``1`` for ``worker-1``."""
     tasks = record.spec.workload.tasks
     if name.isdecimal() and len(name) <= _MOST_DIGITS:

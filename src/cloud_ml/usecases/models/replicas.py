@@ -54,7 +54,7 @@ _TYPES: Mapping[str, str] = {
 """Types by their names in the answers of model servers."""
 _OF_CALLS = ("requests", "failed", "refused", "retried", "in_flight", "waiting")
 _MOST = 1e15
-NOT_TOLD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+ANSWER_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading the answer of a replica may end in that is no model server of ours."""
 
 
@@ -68,7 +68,7 @@ class Replicas:
     ended: Sequence[ReplicaRecord] = ()
 
     @property
-    def heard(self) -> Sequence[ReplicaRecord]:
+    def default(self) -> Sequence[ReplicaRecord]:
         """Those whose output is meant where none is named: those there are, else the one that
         ended last.
         """
@@ -80,13 +80,13 @@ def sorted_out(records: Iterable[ReplicaRecord]) -> Replicas:
     items: list[ReplicaRecord] = []
     ended: list[ReplicaRecord] = []
     for one in records:
-        (ended if one.status.phase.terminal and _asked_to_end(one) else items).append(one)
+        (ended if one.status.phase.terminal and _is_ending(one) else items).append(one)
     items.sort(key=lambda one: one.created_at)
     ended.sort(key=lambda one: (one.status.finished_at or one.updated_at, number_of(one)))
     return Replicas(items, ended)
 
 
-def _asked_to_end(replica: ReplicaRecord) -> bool:
+def _is_ending(replica: ReplicaRecord) -> bool:
     return (
         replica.spec.workload.desired is Desired.STOPPED or replica.delete_requested_at is not None
     )
@@ -115,7 +115,7 @@ def chosen(
     """
     if previous and number is not None:
         raise refuse("previous", "true", "nothing together with replica")
-    matching = replicas.ended[-1:] if previous else replicas.heard
+    matching = replicas.ended[-1:] if previous else replicas.default
     if number is not None:
         matching = [one for one in (*replicas.items, *replicas.ended) if number_of(one) == number]
     if not matching:
@@ -229,7 +229,7 @@ async def signatures_of(
                     f"/v1/models/{service.spec.submitted.model_name}/metadata",
                 )
                 return _signatures(json.loads(answer))
-            except (Unavailable, *NOT_TOLD):
+            except (Unavailable, *ANSWER_ERRORS):
                 continue
     raise Unavailable(
         f"no replica of {service.key.name} answers now: the service is {service.status.phase}",

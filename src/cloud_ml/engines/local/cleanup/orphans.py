@@ -70,15 +70,15 @@ def find(group_folders: Sequence[Path] = (), home: Path = pins.HOME) -> list[Orp
 
 
 def find_of(
-    is_wanted: Callable[[Owner], bool], group_folders: Sequence[Path] = (), home: Path = pins.HOME
+    is_listed: Callable[[Owner], bool], group_folders: Sequence[Path] = (), home: Path = pins.HOME
 ) -> list[Orphan]:
-    """What the engines have on this machine whose owners ``is_wanted`` names."""
+    """What the engines have on this machine whose owners ``is_listed`` names."""
     found: dict[str, Orphan] = {}
 
     def of(owner: Owner | None) -> Orphan | None:
         return (
             found.setdefault(owner.instance, Orphan(owner))
-            if owner is not None and is_wanted(owner)
+            if owner is not None and is_listed(owner)
             else None
         )
 

@@ -141,7 +141,7 @@ class LocalRuntimes:
             # This remains if the process is killed before it reports a result.
             going.problem = "it ended before it was done"
             async for line in process.stdout:
-                await self._heard(line, going)
+                await self._handle_line(line, going)
             await process.wait()
         except OSError as error:
             going.problem = str(error)
@@ -151,7 +151,7 @@ class LocalRuntimes:
                 going.over = True
                 going.changed.notify_all()
 
-    async def _heard(self, line: bytes, going: _Preparation) -> None:
+    async def _handle_line(self, line: bytes, going: _Preparation) -> None:
         try:
             event = json.loads(line)
         except ValueError:

@@ -39,7 +39,7 @@ _OPTION = re.compile(r"--[A-Za-z][\w-]*")
 _NATIVE = re.compile(
     r"(?:Fatal Python error: |terminate called |\S{0,60} ?(?:Assertion|assertion) .*failed)"
 )
-_TOLD_AS_ERROR = re.compile(
+_ERROR_LINE = re.compile(
     r"(?:[\w./-]{1,100}: )?(?:ERROR|Error|error|fatal|FATAL)(?:\[\w+\])?: \S.*"
 )
 _TORCHRUN_ERROR = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
@@ -292,16 +292,16 @@ def _native_error(lines: Sequence[str], _user_file: _UserFile) -> _Found:
     return None
 
 
-def _told_error(lines: Sequence[str], _user_file: _UserFile) -> _Found:
+def _error_line(lines: Sequence[str], _user_file: _UserFile) -> _Found:
     """A line that a tool such as pip or git marks as its error."""
     for number in range(len(lines) - 1, max(-1, len(lines) - 10), -1):
-        if _TOLD_AS_ERROR.fullmatch(lines[number].strip()):
+        if _ERROR_LINE.fullmatch(lines[number].strip()):
             return number, Excerpt(lines[number].strip())
     return None
 
 
 # If several readers find the same line, the first one wins.
-_READERS = (_exception, _interpreter, _usage_error, _native_error, _told_error)
+_READERS = (_exception, _interpreter, _usage_error, _native_error, _error_line)
 
 
 def _printable(excerpt: Excerpt) -> Excerpt:

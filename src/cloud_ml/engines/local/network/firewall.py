@@ -71,7 +71,7 @@ def lost_a_table(changes: socket.socket) -> bool:
     with contextlib.suppress(BlockingIOError):
         while True:
             try:
-                gone = _says_gone(changes.recv(1 << 16)) or gone
+                gone = _lists_removal(changes.recv(1 << 16)) or gone
             except OSError as error:  # more changes than fit: ours may be among them
                 if isinstance(error, BlockingIOError):
                     raise
@@ -79,7 +79,7 @@ def lost_a_table(changes: socket.socket) -> bool:
     return gone
 
 
-def _says_gone(data: bytes) -> bool:
+def _lists_removal(data: bytes) -> bool:
     at = 0
     while at + 16 <= len(data):
         length = int.from_bytes(data[at : at + 4], "little")

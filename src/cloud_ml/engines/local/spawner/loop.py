@@ -57,7 +57,7 @@ class Spawner:
         self._pool = Pool(hierarchy) if hierarchy else None
         self._needs_supervisor = True  # a supervisor that waits, when it is quiet
         self._retired = False
-        self._heard_at = time.monotonic()
+        self._last_request_at = time.monotonic()
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
         self._selector = selectors.DefaultSelector()
         self._etc = Etc(config.etc, leave=config.network.kept_in_etc)
@@ -91,7 +91,7 @@ class Spawner:
             for key, _ in ready:
                 key.data(key.fileobj)
             if ready:
-                self._heard_at = time.monotonic()
+                self._last_request_at = time.monotonic()
             self._supervisors.bury()
             if not ready and not busy:
                 self._rest()
@@ -133,7 +133,7 @@ class Spawner:
         ):
             with log_errors():
                 self._keep(order)
-        elif not self._has_work and time.monotonic() - self._heard_at >= _IDLE_S:
+        elif not self._has_work and time.monotonic() - self._last_request_at >= _IDLE_S:
             self._supervisors.dismiss_spares()
             self._retired = not self._supervisors.busy and not served and not self._inherited.groups
 

@@ -102,7 +102,7 @@ class Supervision:
         self.interpreter_key, self.tenant = order.key, order.tenant
         return self._say({"zygote": codec.encode(order)})
 
-    def heard(self) -> list[bytes]:
+    def receive_lines(self) -> list[bytes]:
         """What it says, in lines; ``b""`` at the end if it has ended.
 
         Raises:

@@ -241,7 +241,7 @@ class SupervisorPool:
 
     def _hear(self, child: Supervision) -> None:
         try:
-            lines = child.heard()
+            lines = child.receive_lines()
         except OSError:
             return
         for line in lines:

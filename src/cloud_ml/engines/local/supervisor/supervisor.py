@@ -163,7 +163,7 @@ class Supervisor:
 
     def _run_staged(self, stage: Stage) -> None:
         # A request may have arrived after the claim and before its signal handler was installed.
-        self._stop_if_asked()
+        self._stop_if_requested()
         self._check_kept_disk()
         staged = stage.prepare(self._reporter.reach)
         # No signal raises from here on. A request that came meanwhile is found below.
@@ -176,7 +176,7 @@ class Supervisor:
             trainer_digest=staged.trainer_digest,
             notices=tuple(notice[:_LONGEST_NOTICE] for notice in staged.notices[:_MOST_NOTICES]),
         )
-        self._stop_if_asked()
+        self._stop_if_requested()
         gang = self._gang.for_runtime(staged.runtime)
         if gang is None:
             raise EnvironmentFailed(
@@ -196,7 +196,7 @@ class Supervisor:
         verdict = self._run_tasks(attempt)
         if gang.finish_command and verdict.reason is Reason.COMPLETED:
             verdict = self._finish(attempt, gang.finish_command)
-        elif gang.finish_command and gang.serves and self._left_when_asked(verdict):
+        elif gang.finish_command and gang.serves and self._left_on_signal(verdict):
             self._take_leave(attempt, gang.finish_command, verdict)
         self._end(verdict)
 
@@ -255,7 +255,7 @@ class Supervisor:
         for key, _ in self._selector.select(seconds):
             handle, argument = key.data
             handle(argument)
-        self._stop_if_asked()
+        self._stop_if_requested()
         self._reporter.publish_due(time.monotonic())
 
     # ---- running
@@ -291,7 +291,7 @@ class Supervisor:
         self._reporter.update(processes=processes)
         return _of_line(verdict, Reason.FINISH_FAILED, "the finish command")
 
-    def _left_when_asked(self, verdict: Verdict) -> bool:
+    def _left_on_signal(self, verdict: Verdict) -> bool:
         """Whether it was stopped and went by itself, as what serves does in the end."""
         running = self._running
         return (
@@ -333,7 +333,7 @@ class Supervisor:
         """Wait until every process has ended, keeping limits and requests to stop."""
         while not running.over:
             self._handle_events(self._seconds_to_wait(running))
-            self._stop_if_asked()
+            self._stop_if_requested()
             self._fulfil_requests(running)
             self._keep_limits(running)
         running.end_rest()
@@ -383,7 +383,7 @@ class Supervisor:
 
     # ---- requests
 
-    def _stop_if_asked(self) -> None:
+    def _stop_if_requested(self) -> None:
         grace_s = self._ledger.stop_requested(self._gang.key)
         if grace_s is None:
             return
