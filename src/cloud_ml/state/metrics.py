@@ -136,7 +136,7 @@ class MetricStore(abc.ABC):
     @abc.abstractmethod
     def points(self, series: int, point_range: PointRange) -> Sequence[Point]:
         """Points of a series in the order of their steps: all of the range if they are not more
-        than ``wanted.most``, else those that ``domain.metrics.envelopes`` keeps.
+        than ``point_range.most``, else those that ``domain.metrics.envelopes`` keeps.
         """
 
     @abc.abstractmethod

@@ -32,7 +32,7 @@ class AuditLog:
         after: int | None = None,
         limit: int = 50,
     ) -> AuditPage:
-        """A page of entries, newest first. ``wanted.org`` is a name or a number, by default the
+        """A page of entries, newest first. ``audit_filter.org`` is a name or a number, by default the
         caller's own.
 
         Raises:
