@@ -32,8 +32,8 @@ class AuditLog:
         after: int | None = None,
         limit: int = 50,
     ) -> AuditPage:
-        """A page of entries, newest first. ``audit_filter.org`` is a name or a number, by default the
-        caller's own.
+        """A page of entries, newest first. ``audit_filter.org`` is a name or a number; the default
+        is the caller's own.
 
         Raises:
             Forbidden: The caller manages no organisation.

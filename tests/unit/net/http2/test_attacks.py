@@ -599,7 +599,8 @@ def test_what_blocks_name_of_the_table_again_and_again_is_bounded() -> None:
     for number in range(500):
         blocks.read(b"\xbe" * 3 + literal("n", str(number)))
         assert (
-            sum(len(value) for fields in blocks._seen.values() for _, value in fields) <= KEPT_BYTES
+            sum(len(value) for fields in blocks._cache.values() for _, value in fields)
+            <= KEPT_BYTES
         )
     last = b"\xbe" * 3 + literal("n", "499")
     assert blocks.known(last) == blocks.read(last)
