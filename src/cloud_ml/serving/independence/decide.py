@@ -24,9 +24,9 @@ def decide(signature: Signature, evidence: Evidence, operator: bool | None) -> B
         )
     if operator is not None:
         word = "allowed" if operator else "switched off"
-        told = f"batching is {word} by the settings of the server"
+        reason = f"batching is {word} by the settings of the server"
         doubt = "" if evidence.independent or not operator else f"not proven: {evidence.reason}"
-        return BatchingDecision(operator, "operator", told, doubt)
+        return BatchingDecision(operator, "operator", reason, doubt)
     if signature.batching is not None:
         return signature.batching
     return BatchingDecision(evidence.independent, evidence.source, evidence.reason)
@@ -70,7 +70,7 @@ def decide_all(
 
 def _line(name: str, signature: Signature, decision: BatchingDecision) -> str:
     what = "calls are batched" if decision.enabled else "calls are not batched"
-    told = (
+    line = (
         f"{name}: signature {signature.name!r}: {what} ({decision.decided_by}): {decision.reason}"
     )
-    return f"{told}; warning: {decision.warning}" if decision.warning else told
+    return f"{line}; warning: {decision.warning}" if decision.warning else line

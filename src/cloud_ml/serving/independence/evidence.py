@@ -36,12 +36,12 @@ class BatchingDecision:
     @property
     def details(self) -> dict[str, str | bool]:
         """What metadata tell of it."""
-        told: dict[str, str | bool] = {
+        document: dict[str, str | bool] = {
             "enabled": self.enabled,
             "decided_by": self.decided_by,
             "reason": self.reason,
         }
-        return told | ({"warning": self.warning} if self.warning else {})
+        return document | ({"warning": self.warning} if self.warning else {})
 
 
 def proven(source: str, found: str, check: Callable[[], None]) -> Evidence:

@@ -89,7 +89,7 @@ def _own_operation(thing: Any) -> bool:
 
 
 def _layer(layer: Any, depth: int) -> None:
-    kind, told = (
+    kind, subject = (
         type(layer).__name__,
         f"layer {type(layer).__name__} {getattr(layer, 'name', '')!r}",
     )
@@ -99,14 +99,14 @@ def _layer(layer: Any, depth: int) -> None:
         return
     check_layer = _check_of(kind) if _own_layer(layer) or _own_operation(layer) else None
     if check_layer is None:
-        raise NotIndependent(f"{told} is not known to keep rows apart")
+        raise NotIndependent(f"{subject} is not known to keep rows apart")
     try:
         check_layer(layer)
         _calls(layer)
         for name in ("activation", "recurrent_activation"):
             _activation(layer, getattr(layer, name, None))
     except NotIndependent as reason:
-        raise NotIndependent(f"{told}: {reason}") from None
+        raise NotIndependent(f"{subject}: {reason}") from None
     for name in _WRAPPERS.get(kind, ()):
         _layer(getattr(layer, name), depth + 1)
 

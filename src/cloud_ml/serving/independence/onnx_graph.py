@@ -64,22 +64,22 @@ def _outputs(
             return NotIndependent(f"nothing computes {name!r}")
         inputs.append(info)
     handler = HANDLERS.get(node.kind) if node.domain in _DOMAINS else None
-    told = f"operator {node.kind}" + (f" {node.name!r}" if node.name else "")
+    subject = f"operator {node.kind}" + (f" {node.name!r}" if node.name else "")
     if handler is None:
-        return NotIndependent(f"{told} is not known to keep rows apart")
+        return NotIndependent(f"{subject} is not known to keep rows apart")
     node.attributes[OPSET] = graph.opsets.get("", 13)
     try:
         _check_other_inputs(node, inputs[1:])
         made = handler(node, inputs)
     except NotIndependent as reason:
-        return NotIndependent(f"{told}: {reason}")
+        return NotIndependent(f"{subject}: {reason}")
     except (
         IndexError,
         ValueError,
         TypeError,
         ZeroDivisionError,
     ) as error:  # a node that does not fit its inputs
-        return NotIndependent(f"{told} cannot be followed: {error}")
+        return NotIndependent(f"{subject} cannot be followed: {error}")
     return made if isinstance(made, list) else [made]
 
 

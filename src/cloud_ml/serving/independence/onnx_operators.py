@@ -194,15 +194,15 @@ def _transpose(node: Node, infos: Inputs) -> TensorInfo:
 
 
 def _reshape(node: Node, infos: Inputs) -> TensorInfo:
-    one, wanted = require_input(infos, 0), require_input(infos, 1)
-    if wanted.values is None:
+    one, shape = require_input(infos, 0), require_input(infos, 1)
+    if shape.values is None:
         raise NotIndependent("a shape is not known")
-    if one.values is not None and list(wanted.values) in (
+    if one.values is not None and list(shape.values) in (
         [Dimension(-1)],
         [Dimension(len(one.values))],
     ):
         return vector(one.values)
-    return op.reshape(one, wanted.values, zero_copies=not integer_of(node, "allowzero", 0))
+    return op.reshape(one, shape.values, zero_copies=not integer_of(node, "allowzero", 0))
 
 
 def _flatten(node: Node, infos: Inputs) -> TensorInfo:
@@ -258,10 +258,10 @@ def _squeeze(node: Node, infos: Inputs) -> TensorInfo:
 
 
 def _expand(_node: Node, infos: Inputs) -> TensorInfo:
-    wanted = require_input(infos, 1).values
-    if wanted is None:
+    shape = require_input(infos, 1).values
+    if shape is None:
         raise NotIndependent("a shape is not known")
-    return op.broadcast_to(first(infos), wanted)
+    return op.broadcast_to(first(infos), shape)
 
 
 def _tile(_node: Node, infos: Inputs) -> TensorInfo:

@@ -45,9 +45,9 @@ def difference(model: Model, signature: Signature, samples: Sequence[Sequence[Ar
     """
     until = time.perf_counter() + MOST_S
     for rows in _candidates(signature, samples):
-        told = _probe_row(model, signature, rows, until)
-        if told is not None:
-            return told
+        finding = _probe_row(model, signature, rows, until)
+        if finding is not None:
+            return finding
         if time.perf_counter() > until:
             break
     return ""
@@ -75,8 +75,8 @@ def _probe_row(
         return f"the model failed for a row alone, and not among others: {type(error).__name__}: {error}"[
             :300
         ]
-    if told := _compare(signature, alone[0], again, 0, 1):
-        return f"two runs of the same row differ: {told}"
+    if finding := _compare(signature, alone[0], again, 0, 1):
+        return f"two runs of the same row differ: {finding}"
     for place, count in BATCHES:
         if time.perf_counter() > until:
             break
@@ -85,8 +85,8 @@ def _probe_row(
         order[place] = 0
         # Where row 0 stands elsewhere, the first place has row 1.
         expected = {place: alone[0], 0: alone[0 if place == 0 else 1]}
-        if told := _run(model, signature, [each[order] for each in rows], expected):
-            return f"a row among {count} differs from the same row alone: {told}"
+        if finding := _run(model, signature, [each[order] for each in rows], expected):
+            return f"a row among {count} differs from the same row alone: {finding}"
     return ""
 
 
@@ -101,10 +101,10 @@ def _run(
         made = model.predict(signature, inputs)
     except Exception as error:
         return f"the model failed: {type(error).__name__}: {error}"[:300]
-    told = (
+    findings = (
         _compare(signature, alone, made, place, len(inputs[0])) for place, alone in expected.items()
     )
-    return next((each for each in told if each), "")
+    return next((each for each in findings if each), "")
 
 
 def _compare(

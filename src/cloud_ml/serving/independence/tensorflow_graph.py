@@ -48,8 +48,8 @@ class _Reader:
                     f"input {spec.name!r} is not the first output of a node of its own"
                 )
             known[_node_of(spec.inner)] = [rows_of(spec.shape or ())]
-        wanted = [_node_of(spec.inner) for spec in signature.outputs]
-        for node in _order_nodes(self._graph.nodes, wanted, known):
+        outputs = [_node_of(spec.inner) for spec in signature.outputs]
+        for node in _order_nodes(self._graph.nodes, outputs, known):
             known[node.name] = self._outputs(node, known, {}, 0)
         for spec in signature.outputs:
             op.check_output(spec.name, _find_input(spec.inner, known, {}))
@@ -83,9 +83,9 @@ class _Reader:
             raise NotIndependent(
                 f"more than {MOST_VISITS} operations and inputs would have to be looked at"
             )
-        told = f"operation {node.kind} {node.name!r}"
+        subject = f"operation {node.kind} {node.name!r}"
         if node.kind not in HANDLERS and node.kind not in _CALLS:
-            raise NotIndependent(f"{told} is not known to keep rows apart")
+            raise NotIndependent(f"{subject} is not known to keep rows apart")
         try:
             # An input with a ``^`` is an order only: it has no value.
             infos = [_find_input(name, known, kinds) for name in node.inputs if name[:1] != "^"]
@@ -96,26 +96,26 @@ class _Reader:
         if node.kind in _CALLS:
             called = node.attributes.get("f")
             if not isinstance(called, FunctionName):
-                raise NotIndependent(f"{told} does not name its function")
+                raise NotIndependent(f"{subject} does not name its function")
             return self._call(called.name, infos, depth + 1)
-        return _apply_operator(node, infos, told)
+        return _apply_operator(node, infos, subject)
 
 
 def _apply_operator(
-    node: Node, infos: Sequence[TensorInfo], told: str
+    node: Node, infos: Sequence[TensorInfo], subject: str
 ) -> "list[TensorInfo] | NotIndependent":
     try:
         _check_other_inputs(node, infos[1:])
         made = HANDLERS[node.kind](node, infos)
     except NotIndependent as reason:
-        return NotIndependent(f"{told}: {reason}")
+        return NotIndependent(f"{subject}: {reason}")
     except (
         IndexError,
         ValueError,
         TypeError,
         ZeroDivisionError,
     ) as error:  # a node that does not fit its inputs
-        return NotIndependent(f"{told} cannot be followed: {error}")
+        return NotIndependent(f"{subject} cannot be followed: {error}")
     return made if isinstance(made, list) else [made]
 
 
@@ -154,8 +154,8 @@ def _find_input(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
     return outputs[place]
 
 
-def _order_nodes(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list[Node]:
-    """The nodes that are needed for those that are wanted, each behind what it needs, without
+def _order_nodes(nodes: Sequence[Node], outputs: Sequence[str], known: Known) -> list[Node]:
+    """The nodes that ``outputs`` need, each behind what it needs, without
     recursion.
 
     Raises:
@@ -165,7 +165,7 @@ def _order_nodes(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> 
     done: set[str] = set()
     entered: set[str] = set()
     made: list[Node] = []
-    stack = [name for name in reversed(wanted) if name in by_name]
+    stack = [name for name in reversed(outputs) if name in by_name]
     while stack:
         name = stack[-1]
         if name in done:

@@ -154,14 +154,14 @@ def _along(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 
 def _reshape(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    one, wanted = infos[0], infos[1].values
-    if wanted is None:
+    one, shape = infos[0], infos[1].values
+    if shape is None:
         raise NotIndependent("a shape is not known")
-    if one.values is not None and list(wanted) in ([Dimension(-1)], [Dimension(len(one.values))]):
+    if one.values is not None and list(shape) in ([Dimension(-1)], [Dimension(len(one.values))]):
         return vector(one.values)
-    if one.values is not None and not wanted and len(one.values) == 1:
+    if one.values is not None and not shape and len(one.values) == 1:
         return TensorInfo((), one.values)
-    return op.reshape(one, wanted)
+    return op.reshape(one, shape)
 
 
 def _transpose(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:

@@ -88,7 +88,7 @@ class _Reader:
         return 0
 
     def _follow_node(self, node: Any) -> Axis:
-        told = f"operator {node.target} {node.name!r}"
+        subject = f"operator {node.target} {node.name!r}"
         try:
             axis = self._axis(node)
             value = node.meta.get("val")
@@ -98,13 +98,13 @@ class _Reader:
                 and not self._known.shape(node)[axis].of_rows
             )
         except NotIndependent as reason:
-            raise NotIndependent(f"{told}: {reason}") from None
+            raise NotIndependent(f"{subject}: {reason}") from None
         except (IndexError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise NotIndependent(
-                f"{told} cannot be followed: {type(error).__name__}: {error}"
+                f"{subject} cannot be followed: {type(error).__name__}: {error}"
             ) from error
         if lost:
-            raise NotIndependent(f"{told}: the rows are lost")
+            raise NotIndependent(f"{subject}: the rows are lost")
         return axis
 
     def _axis(self, node: Any) -> Axis:

@@ -79,19 +79,14 @@ def elementwise(infos: Sequence[TensorInfo]) -> TensorInfo:
     return CONSTANT if shape is None else tensor(shape)
 
 
-def broadcast_to(info: TensorInfo, wanted: Sequence[Dimension]) -> TensorInfo:
+def broadcast_to(info: TensorInfo, shape: Sequence[Dimension]) -> TensorInfo:
     """A tensor, repeated until it has this shape."""
     plain(info)
-    target = TensorInfo(tuple(wanted))
+    target = TensorInfo(tuple(shape))
     if not info.rows and target.rows:
         return tensor(together([info, target]) or ())
-    if (
-        info.rows
-        and len(wanted) == info.rank
-        and not wanted[0].of_rows
-        and wanted[0] != Dimension(1)
-    ):
-        raise NotIndependent(f"the first dimension becomes {wanted[0]}")
-    if info.rows and len(wanted) == info.rank:
-        target = TensorInfo((Dimension(1), *wanted[1:]))
+    if info.rows and len(shape) == info.rank and not shape[0].of_rows and shape[0] != Dimension(1):
+        raise NotIndependent(f"the first dimension becomes {shape[0]}")
+    if info.rows and len(shape) == info.rank:
+        target = TensorInfo((Dimension(1), *shape[1:]))
     return elementwise([info, target])

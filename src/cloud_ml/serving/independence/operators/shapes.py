@@ -18,23 +18,23 @@ from cloud_ml.serving.independence.tensor_info import (
 
 
 def reshape(
-    info: TensorInfo, wanted: Sequence[Dimension], *, zero_copies: bool = False
+    info: TensorInfo, target: Sequence[Dimension], *, zero_copies: bool = False
 ) -> TensorInfo:
     """The same numbers in the same order, in another shape. -1 stands for what is left."""
     plain(info)
     if not info.rows:
-        if any(each.of_rows for each in wanted):
+        if any(each.of_rows for each in target):
             raise NotIndependent("a constant is divided into rows")
-        return constant(_constant_sizes(info.shape, wanted))
+        return constant(_constant_sizes(info.shape, target))
     shape = info.shape or ()
     if zero_copies:
-        wanted = [
+        target = [
             shape[place] if each == Dimension(0) and place < len(shape) else each
-            for place, each in enumerate(wanted)
+            for place, each in enumerate(target)
         ]
-    if not wanted:
+    if not target:
         raise NotIndependent("rows become a single number")
-    first, rest = wanted[0], list(wanted[1:])
+    first, rest = target[0], list(target[1:])
     if first.of_rows:
         return tensor((first, *_fill_dimension(info, first, rest)))
     if first != Dimension(-1):
@@ -42,11 +42,11 @@ def reshape(
     return tensor((_left(shape, rest), *rest))
 
 
-def _constant_sizes(shape: Shape | None, wanted: Sequence[Dimension]) -> list[int]:
+def _constant_sizes(shape: Shape | None, target: Sequence[Dimension]) -> list[int]:
     """The sizes of a constant; -1 for those that are not known."""
-    sizes = [each.known or -1 for each in wanted]  # 0 may stand for another size
+    sizes = [each.known or -1 for each in target]  # 0 may stand for another size
     others = prod(size for size in sizes if size > 0)
-    if shape is None or Dimension(None) in wanted or Dimension(0) in wanted:
+    if shape is None or Dimension(None) in target or Dimension(0) in target:
         return sizes
     whole = [each.known for each in shape]
     if None in whole or sizes.count(-1) != 1:
@@ -132,8 +132,8 @@ def squeeze(info: TensorInfo, axes: Sequence[int]) -> TensorInfo:
     return TensorInfo(shape, info.values)
 
 
-def fill_shape(wanted: TensorInfo) -> TensorInfo:
+def fill_shape(shape: TensorInfo) -> TensorInfo:
     """One number everywhere, in a shape that is computed."""
-    if wanted.values is None:
+    if shape.values is None:
         raise NotIndependent("a shape is not known")
-    return tensor(wanted.values)
+    return tensor(shape.values)
