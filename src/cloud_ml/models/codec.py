@@ -83,8 +83,8 @@ def decode(kind: type[T], document: Any, *, path: str = "", ignore_unknown: bool
         InvalidRequest: A field is missing, unknown or of the wrong type; names field, value and
             what is allowed.
     """
-    wanted: Any = kind
-    value: T = _dataclass_decoder(wanted, ignore_unknown)(document, path)
+    untyped: Any = kind
+    value: T = _dataclass_decoder(untyped, ignore_unknown)(document, path)
     return value
 
 
@@ -170,7 +170,7 @@ def _encode_sequence(value: Any) -> Any:
 def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
     fields = _field_decoders(kind, ignore_unknown)
     required = _required_fields(kind)
-    meant: Mapping[str, str] = getattr(kind, "field_aliases", {})
+    aliases: Mapping[str, str] = getattr(kind, "field_aliases", {})
 
     def read(document: Any, path: str) -> Any:
         if type(document) is not dict and not isinstance(document, Mapping):
@@ -188,7 +188,7 @@ def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
                 else:
                     values[name] = decode_item(item, f"{path}.{name}" if path else name)
             elif not ignore_unknown:
-                raise _unknown(path, name, item, list(fields), meant.get(str(name)))
+                raise _unknown(path, name, item, list(fields), aliases.get(str(name)))
         for name in required:
             if name not in values:
                 raise _missing(path, name)
@@ -252,7 +252,7 @@ def _union_decoder(arguments: tuple[Any, ...], ignore_unknown: bool) -> Decoder:
     choices = [_decoder(kind, ignore_unknown) for kind in kinds]
     # A number may be given as text, too: what is neither should have been a number. Otherwise the
     # last choice tells, which may name what is inside a list or an object.
-    tells = next((at for at, kind in enumerate(kinds) if kind in (int, float)), len(kinds) - 1)
+    decisive = next((at for at, kind in enumerate(kinds) if kind in (int, float)), len(kinds) - 1)
 
     def read(value: Any, path: str) -> Any:
         if value is None and optional:
@@ -262,7 +262,7 @@ def _union_decoder(arguments: tuple[Any, ...], ignore_unknown: bool) -> Decoder:
                 return choice(value, path)
             except InvalidRequest:
                 continue
-        return choices[tells](value, path)  # which raises
+        return choices[decisive](value, path)  # which raises
 
     return read
 
@@ -403,10 +403,10 @@ def _missing(path: str, name: str) -> InvalidRequest:
 
 
 def _unknown(
-    path: str, name: str, value: Any, known: list[str], meant: str | None
+    path: str, name: str, value: Any, known: list[str], alias: str | None
 ) -> InvalidRequest:
     where = f"{path}.{name}" if path else name or '""'
-    near = [meant] if meant else get_close_matches(name, known, n=3)
+    near = [alias] if alias else get_close_matches(name, known, n=3)
     return InvalidRequest(
         f"{where} is not a known field" + (f"; did you mean {' or '.join(near)}?" if near else ""),
         field=where,

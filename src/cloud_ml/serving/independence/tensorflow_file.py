@@ -130,14 +130,14 @@ def _meta_graph(data: Any, start: int, end: int) -> Graph:
 
 
 def _only(data: Any, start: int, end: int, field_number: int) -> tuple[int, int]:
-    """Where the message of this field_number is; nowhere where it is not there.
+    """Where the message of this field is; nowhere where it is not there.
 
     Raises:
         NotIndependent: where it is there twice, which readers merge.
     """
     found = [span[1:] for span in messages(data, start, end) if span[0] == field_number]
     if len(found) > 1:
-        raise NotIndependent(f"field_number {field} of a message occurs twice")
+        raise NotIndependent(f"field {field_number} of a message occurs twice")
     return found[0] if found else (start, start)
 
 

@@ -155,8 +155,7 @@ def _find_input(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
 
 
 def _order_nodes(nodes: Sequence[Node], outputs: Sequence[str], known: Known) -> list[Node]:
-    """The nodes that ``outputs`` need, each behind what it needs, without
-    recursion.
+    """The nodes that ``outputs`` need, each behind what it needs, without recursion.
 
     Raises:
         NotIndependent: where they need each other in a circle.
