@@ -53,7 +53,10 @@ def _open_files_of_all() -> Finding:
     most = int(Path("/proc/sys/fs/file-max").read_text("ascii"))
     if most >= _MANY_FILES:
         return _AREA.ok("open files of all", "as many as memory holds")
-    message = f"at most {most}: jobs of one organisation could take all of them, and others' could open none"
+    message = (
+        f"at most {most}: jobs of one organisation could take all of them, "
+        "and others' could open none"
+    )
     return _AREA.warning(
         "open files of all",
         message,

@@ -63,8 +63,8 @@ def format_value(value: Any, limit: int = 120) -> str:
 
 
 def refuse(field: str, value: Any, allowed: str, *, suggestion: str = "") -> InvalidRequest:
-    """The error for ``value`` in ``field``, ready to be raised; ``suggestion`` is what the caller may
-    have wanted to say.
+    """The error for ``value`` in ``field``, ready to be raised, with a ``suggestion`` for the
+    caller.
     """
     return InvalidRequest(
         f"{field} is {format_value(value)}; allowed is {allowed}",

@@ -191,8 +191,9 @@ class AsyncStorage(AsyncObjects):
             InvalidRequest: It is no model.
         """
         return await self._files.run(
-            lambda storage, on_progress: storage.send_model(source, bucket, progress=on_progress), progress
-        )  # fmt: skip
+            lambda storage, on_progress: storage.send_model(source, bucket, progress=on_progress),
+            progress,
+        )
 
     @property
     def _files(self) -> FileThreads:

@@ -186,7 +186,10 @@ def _ask_about_users(name: str, users: Sequence[str]) -> None:
     """
     if not users:
         return
-    warning = f"the secret {name} is used by {', '.join(users)}; attempts and replicas that start later will fail"
+    warning = (
+        f"the secret {name} is used by {', '.join(users)}; "
+        "attempts and replicas that start later will fail"
+    )
     if not is_person():
         raise InvalidRequest(
             warning, field="name", value=name, allowed="a secret that is not in use, or --yes",

@@ -72,7 +72,10 @@ class _Run:
         (found,) = self.metrics.series(self.uid)
         return found
 
-    def points(self, point_range: PointRange = PointRange()) -> list[tuple[int, float]]:  # noqa: B008
+    def points(
+        self,
+        point_range: PointRange = PointRange(),  # noqa: B008
+    ) -> list[tuple[int, float]]:
         found = self.metrics.points(self.one().number, point_range)
         return [(point.step, point.value) for point in found]
 

@@ -54,8 +54,8 @@ class Launched:
     bwrap.
 
     ``status_from_init`` says that ``status`` will carry the wait status as our own init tells it.
-    ``network`` is what the command's process finds its network by. ``channel`` is where its first process sends
-    the socket on which it listens.
+    ``network`` is what the command's process finds its network by. ``channel`` is where its first
+    process sends the socket on which it listens.
     """
 
     pid: int

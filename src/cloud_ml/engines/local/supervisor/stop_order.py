@@ -23,7 +23,7 @@ class StopOrder:
         return None if self._last <= self._signalled else self._last_call_at
 
     def begin(self, kill_at: float, grace_s: float) -> None:
-        """The gang stops, and is killed at ``kill_at``. If it stops already, all get another signal."""
+        """The gang stops, and is killed at ``kill_at``. In a second call all are signalled again."""
         self._signalled.clear()
         self._last_call_at = kill_at - last_call_s(grace_s)
 
