@@ -152,8 +152,8 @@ class AttemptEnvironment:
         need at least.
         """
         plan = self._gang.first
-        asked = plan.memory_bytes or self._config.default_memory_bytes
-        memory = max(asked, self._config.tool_memory_bytes) if asked else None
+        job_memory = plan.memory_bytes or self._config.default_memory_bytes
+        memory = max(job_memory, self._config.tool_memory_bytes) if job_memory else None
         if memory is not None:
             memory += memory_beside
         return Limits(memory, plan.cpu_millis, self._config.max_processes)
