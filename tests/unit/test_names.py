@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 PACKAGE = Path(__file__).parents[2] / "src" / "cloud_ml"
 NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text())
 _DEFINITIONS = {"module", "class", "function"}
+_EVERYWHERE = {*_DEFINITIONS, "argument", "field", "attribute"}
 KINDS = {
-    "everywhere": {*_DEFINITIONS, "argument", "field", "attribute"},
+    "variables": {*_EVERYWHERE, "variable"},
+    "everywhere": _EVERYWHERE,
     "definitions": _DEFINITIONS,
     "rooms": {"module", "class"},
 }
@@ -50,6 +54,15 @@ def names_of(path: str, text: str) -> Iterator[Found]:
                 yield Found(path, node.lineno, "field", name)
             case ast.Attribute(attr=name, value=ast.Name(id="self"), ctx=ast.Store()):
                 yield Found(path, node.lineno, "attribute", name)
+            case ast.alias(asname=str(name)):
+                yield Found(path, node.lineno, "variable", name)
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.ExceptHandler(name=str(name))
+            ):
+                yield Found(path, node.lineno, "variable", name)
 
 
 def replacements(one: Found) -> Iterator[str]:
@@ -95,5 +108,25 @@ def test_names_are_found_wherever_they_are_given() -> None:
     ]
     assert found == [
         ("module", "doors"), ("class", "Crew"), ("field", "zygotes"), ("function", "told"),
-        ("argument", "errand"), ("attribute", "_keeper"),
+        ("argument", "errand"), ("argument", "told"), ("attribute", "_keeper"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "said = 1", "said, other = 1, 2", "said: int = 1", "_SAID = 1", "for said in (): ...",
+        "with open('x') as said: ...", "[said for said in ()]", "print(said := 1)",
+        "import json as said", "try: ...\nexcept OSError as said: ...", "lambda said: 1",
+        "def f(*, said): ...", "match 1:\n    case said: ...", "match []:\n    case [*said]: ...",
+        "class A:\n    def f(self):\n        self._said = 1", "class Said: ...", "def said(): ...",
+    ],
+)  # fmt: skip
+def test_a_variable_has_no_such_name_wherever_it_gets_it(text: str) -> None:
+    lines = [line for one in names_of("local.py", text) for line in replacements(one)]
+    assert set(lines) == {NAMES["variables"]["said"]}, text
+
+
+def test_a_name_that_is_only_read_belongs_to_somebody_else() -> None:
+    text = "def f(view):\n    return view.said, view.wanted, Service(wanted=view.wanted)"
+    assert not [one for one in names_of("local.py", text) if any(replacements(one))]
