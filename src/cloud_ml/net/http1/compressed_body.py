@@ -35,4 +35,6 @@ def inflate(
         recount(call, inflater.size)
         serve(gather_pieces(inflater.parts) if limits.in_pieces else inflater.content)
 
-    SlicedWork(inflater, defer=go_on_later, still_needed=call.waits, done=done, failed=call.fail).run()
+    SlicedWork(
+        inflater, defer=go_on_later, still_needed=call.waits, done=done, failed=call.fail
+    ).run()
