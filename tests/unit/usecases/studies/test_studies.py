@@ -530,7 +530,7 @@ async def test_values_that_are_found_slowly_are_committed_one_by_one(world: Worl
     )
     study = here.store.find(STUDY, "default", "rates")
     assert study is not None
-    seen = trials.seen(study)
+    seen = trials.running_jobs(study)
     assert [job.over for job in seen.values()] == [True, False, False]
 
 

@@ -151,9 +151,9 @@ def _expect(
 def test_what_was_asked_for_last_is_wanted_first() -> None:
     pool = InterpreterPool(WarmPoolLimits(most=2))
     first, second, third = (_expect(pool, _gang(tenant=tenant)) for tenant in (1, 2, 3))
-    assert pool.wanted([]) == third
-    assert pool.wanted([third.key]) == second
-    assert pool.wanted([third.key, second.key]) is None  # no more than may wait
+    assert pool.missing_interpreter([]) == third
+    assert pool.missing_interpreter([third.key]) == second
+    assert pool.missing_interpreter([third.key, second.key]) is None  # no more than may wait
     assert pool.outdated([_Waiting(first.key), _Waiting(second.key)]) == [_Waiting(first.key)]
 
 
@@ -174,7 +174,7 @@ def test_none_waits_for_ever() -> None:
     key = _expect(pool, _gang()).key
     assert pool.wait_left([key]) == 0.0
     assert pool.outdated([_Waiting(key)]) == [_Waiting(key)]
-    assert pool.wanted([]) is None
+    assert pool.missing_interpreter([]) is None
 
 
 def test_one_that_failed_is_not_tried_again_soon() -> None:
@@ -182,4 +182,4 @@ def test_one_that_failed_is_not_tried_again_soon() -> None:
     key = _expect(pool, _gang()).key
     pool.failed(key)
     assert _expect(pool, _gang()).key == key
-    assert pool.wanted([]) is None
+    assert pool.missing_interpreter([]) is None
