@@ -17,7 +17,7 @@ _numbers = Numbers()
 
 
 class RequestedOutput(NamedTuple):
-    """An output that was infer_body for: its place in the signature, and whether its values come as
+    """An output that was asked for: its place in the signature, and whether its values come as
     bytes.
     """
 
@@ -141,7 +141,9 @@ def _check_rest(infer_body: InferBody, lists_read: int, bytes_read: int) -> None
     for text in infer_body.lists if lists_read < len(infer_body.lists) else ():
         _list_of(text)
     if bytes_read != len(infer_body.rest):
-        raise BadRequest(f"{len(infer_body.rest) - bytes_read} bytes after the tensors belong to none")
+        raise BadRequest(
+            f"{len(infer_body.rest) - bytes_read} bytes after the tensors belong to none"
+        )
 
 
 def _check_size(each: dict[str, Any], size: Any, left: int) -> None:
