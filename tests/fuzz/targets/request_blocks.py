@@ -44,7 +44,7 @@ class Recorder:
         made = self._front.understand(fields)
         told = tuple(
             getattr(made, name)
-            for name in ("asked", "block", "safe", "streams", "timeout", "token")
+            for name in ("release_name", "block", "safe", "streams", "timeout", "token")
         )
         rest = made.http.meaning if made.http is not None else None
         written = (
