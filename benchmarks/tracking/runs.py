@@ -338,12 +338,12 @@ def beside_aim(figures: Iterable[Figure], folder: Path) -> list[Figure]:
         return []
     driver = Path(__file__).with_name("aim_driver.py")
     folder.mkdir()
-    answer = subprocess.run(
-        [python, driver, folder, str(_AIM_POINTS), str(SHOWN)],
-        check=True,
-        stdout=subprocess.PIPE,
-        cwd="/",
-    ).stdout
+    command = [python, driver, folder, str(_AIM_POINTS), str(SHOWN)]
+    try:
+        answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd="/").stdout
+    except subprocess.CalledProcessError as error:
+        print(f"  Aim gives no figure: {error}")
+        return []
     shown_ms = median(json.loads(answer)["times"])
     name = f"Aim {version_of('aim')}, of {_AIM_POINTS:,}"
     return [replace(one, reference=shown_ms, beside=name) for one in figures if one.what == _CHART]
