@@ -50,6 +50,15 @@ def ask(world: World, bodies: list[bytes]) -> list[tuple[int, Any]]:
     return made
 
 
+def _single(answer: Any) -> Any:
+    """An answer with the numbers that its digits mean as float32: it has as few of them as do."""
+    if isinstance(answer, dict):
+        return {name: _single(value) for name, value in answer.items()}
+    if isinstance(answer, list):
+        return [_single(value) for value in answer]
+    return float(np.float32(answer)) if isinstance(answer, float) else answer
+
+
 def expected(body: bytes) -> Any:
     """The answer to a good request; None where it is none, or readers differ: in numbers beyond
     float64 for one.
@@ -170,6 +179,6 @@ def model_rows(data: bytes) -> None:
     for body, (status, told) in zip(bodies, ask(world, bodies), strict=True):
         wanted = expected(body)
         if wanted is not None:
-            assert (status, told) == (200, wanted), body
+            assert (status, _single(told)) == (200, wanted), body
         elif body != data or status != 200:  # what was made up may be a request of another kind
             assert 400 <= status < 500, (status, told)
