@@ -178,6 +178,10 @@ def main() -> int:
     from fuzz.harness import load
 
     known = load()
+    if unknown := set(options.targets) - set(known):
+        parser.error(
+            f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}"
+        )
     if run is by_chance:
         print(
             "atheris is not installed (it has wheels for Linux on x86-64): inputs are changed "
