@@ -5,6 +5,7 @@ with.
 from __future__ import annotations
 
 import atexit
+import compileall
 import contextlib
 import functools
 import os
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cloud_ml
 from cloud_ml.client import CloudMlClient
 from cloud_ml.engines.local.isolation import sandbox
 from cloud_ml.engines.local.processes import proctree
@@ -112,6 +114,7 @@ class Server:
 
     def start(self) -> Server:
         """Start it and wait until it answers; ``ready_s`` says how long that took."""
+        compile_package()
         start = time.monotonic()
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -201,6 +204,14 @@ class Server:
         """Those, and everything below them: at rest, a supervisor that waits with its seat."""
         below = [child for pid in self.pids for child in proctree.descendants(pid)]
         return list(dict.fromkeys([*self.pids, *below]))
+
+
+@functools.cache
+def compile_package() -> None:
+    """Compile what a checkout has changed since it was installed. Jobs may not write where our modules
+    lie, and would compile those of each interpreter anew: that made a job 15 % dearer.
+    """
+    compileall.compile_dir(str(Path(cloud_ml.__file__).parent), quiet=2)
 
 
 @contextlib.contextmanager
