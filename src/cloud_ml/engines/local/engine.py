@@ -48,7 +48,7 @@ from cloud_ml.engines.local.processes import usage_samples
 from cloud_ml.engines.local.resolved_gang import PackageFiles, resolve
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES
 from cloud_ml.engines.local.spawner.client import SpawnerClient
-from cloud_ml.environments import evict
+from cloud_ml.environments import compat_bytecode, evict
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.environments.packages import kept
 from cloud_ml.errors import Conflict, Unavailable
@@ -116,6 +116,7 @@ class LocalEngine(JobMetrics, Engine):
         await asyncio.to_thread(self._job_listeners.start)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
         await asyncio.to_thread(evict.clear_leftovers, Path(self._config.environments_home))
+        await asyncio.to_thread(compat_bytecode.compile_modules)
         await self._spawner.connect()
         self._runtimes.start()
 
