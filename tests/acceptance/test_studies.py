@@ -136,18 +136,18 @@ def test_copies_of_a_trial_belong_to_no_study(
     described = json.loads(server.cli("jobs", "describe", trial, "-o", "json").good().out)
     (tmp_path / "described.json").write_text(json.dumps(described["spec"]))
     copies = {
-        "cloned": ("clone", trial, "cloned", "--set", "lr=0.3"),
-        "marked": ("clone", trial, "marked", "--label", "by=me"),
-        "rerun": ("rerun", trial, "-n", "rerun"),
-        "exported": ("submit", "-f", str(document), "-n", "exported"),
-        "typed": ("submit", "-f", str(tmp_path / "described.json"), "-n", "typed"),
-        "asked": ("rerun", trial, "-n", "asked", "--label", "study=mine"),
+        "copy-cloned": ("clone", trial, "copy-cloned", "--set", "lr=0.3"),
+        "copy-marked": ("clone", trial, "copy-marked", "--label", "by=me"),
+        "copy-rerun": ("rerun", trial, "-n", "copy-rerun"),
+        "copy-exported": ("submit", "-f", str(document), "-n", "copy-exported"),
+        "copy-typed": ("submit", "-f", str(tmp_path / "described.json"), "-n", "copy-typed"),
+        "copy-asked": ("rerun", trial, "-n", "copy-asked", "--label", "study=mine"),
     }
     for name, words in copies.items():
         assert server.cli("jobs", *words).good()
         assert client.get_train_job(name).wait(60).succeeded
     labels = {name: client.describe_train_job(name).spec["labels"] for name in copies}
-    others = {"marked": {**own, "by": "me"}, "asked": {**own, "study": "mine"}}
+    others = {"copy-marked": {**own, "by": "me"}, "copy-asked": {**own, "study": "mine"}}
     assert labels == dict.fromkeys(copies, own) | others
     again = client.reproduce_train_job(trial)
     uid = client.describe_train_job(trial).uid
