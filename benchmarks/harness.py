@@ -209,7 +209,7 @@ class Server:
 @functools.cache
 def compile_package() -> None:
     """Compile what a checkout has changed since it was installed. Jobs may not write where our modules
-    lie, and would compile those of each interpreter anew: that made a job 15 % dearer.
+    lie, and would compile those of each interpreter anew: two pairs of runs were 15 % apart.
     """
     compileall.compile_dir(str(Path(cloud_ml.__file__).parent), quiet=2)
 
