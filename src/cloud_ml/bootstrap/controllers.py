@@ -23,12 +23,13 @@ from cloud_ml.controller.results.progress import ProgressEvents
 from cloud_ml.controller.runtime.leader_lock import LeaderLock
 from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.studies import StudyController
+from cloud_ml.controller.tensorboard_mirrors import TensorBoardMirrors
 from cloud_ml.controller.tensorboards import TensorBoardController
 from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.kind import REPLICA
-from cloud_ml.domain.tensorboards.spec import TENSORBOARD
+from cloud_ml.domain.tensorboards.spec import MIRROR_BYTES, TENSORBOARD
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import W
@@ -47,6 +48,7 @@ from cloud_ml.usecases.metrics.collection import MetricCollection
 from cloud_ml.usecases.metrics.file_collection import FileCollection
 from cloud_ml.usecases.metrics.retention import PointRetention
 from cloud_ml.usecases.models.deploying import Deployments
+from cloud_ml.usecases.tensorboards.source_files import SourceFiles
 from cloud_ml.usecases.tracking.job_variables import AttemptVariables, tracking_variables
 
 _NOBODY = 65_534
@@ -124,6 +126,7 @@ def _executor(
     before_end: Callable[[Record[W, WorkloadStatus]], Awaitable[bool]] | None = None,
     variables: AttemptVariables | None = None,
     offline: bool = False,
+    mounts: bool = True,
 ) -> Executor[W]:
     platform = parts.platform
     return Executor(
@@ -141,6 +144,7 @@ def _executor(
         before_end=before_end,
         variables=variables,
         offline=offline,
+        mounts=mounts,
     )
 
 
@@ -293,16 +297,29 @@ def _model_services(parts: Parts, scheduler: Scheduler) -> ModelServiceControlle
 def _tensorboards(parts: Parts, scheduler: Scheduler) -> TensorBoardController:
     settings, platform = parts.settings, parts.platform
     package = TensorBoardPackage(settings.data_dir / "packages", platform.offload)
+    applications, mirrors, variables = settings.applications, None, dict[str, str]()
+    if applications.mirror:
+        files = SourceFiles(platform.storage)
+        mirrors = TensorBoardMirrors(parts.engine, files, platform.offload, platform.metrics)
+        variables = {MIRROR_BYTES: str(applications.mirror_bytes)}
     return TensorBoardController(
         scheduler=scheduler,
         store=platform.store,
         engine=parts.engine,
         endpoints=parts.engine,
-        executor=_executor(parts, package, TENSORBOARD, offline=True),
+        executor=_executor(
+            parts,
+            package,
+            TENSORBOARD,
+            variables=lambda _uid, _attempt: variables,
+            offline=True,
+            mounts=not applications.mirror,
+        ),
         rules=parts.rules,
         clock=system_clock,
         offload=platform.offload,
         gateway=parts.gateway,
-        settings=settings.applications,
+        settings=applications,
+        mirrors=mirrors,
         read=platform.read,
     )

@@ -71,7 +71,8 @@ class Executor(Generic[W]):
     """Every action is idempotent and carries the attempt it belongs to.
 
     ``before_end`` is awaited before the outputs of a workload are stored, again and again until it
-    returns true. What is ``offline`` runs without a network, as ``Gang`` says.
+    returns true. What is ``offline`` runs without a network, as ``Gang`` says. Without ``mounts``,
+    it sees no bucket.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Executor(Generic[W]):
         before_end: Callable[[Record[W, WorkloadStatus]], Awaitable[bool]] | None = None,
         variables: AttemptVariables | None = None,
         offline: bool = False,
+        mounts: bool = True,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -106,6 +108,7 @@ class Executor(Generic[W]):
         self._before_end = before_end
         self._variables = variables
         self._offline = offline
+        self._mounts = mounts
 
     async def collect_outputs(self, job: Record[W, WorkloadStatus]) -> CollectedOutputs | None:
         """Store what a job left, before its end is committed; ``None`` while that goes on: look
@@ -224,7 +227,8 @@ class Executor(Generic[W]):
                 trainer = TrainerSource("", trainer.name, str(missing), missing.reason)
         buckets: Sequence[str] = ()
         try:
-            buckets = self._storage.mountable(job.key.org)
+            if self._mounts:
+                buckets = self._storage.mountable(job.key.org)
         except LostBuckets as lost:
             trainer = TrainerSource("", trainer.name, str(lost), Reason.START_FAILED)
         mounts = _mounts(job, places, buckets)

@@ -17,6 +17,7 @@ from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
+from cloud_ml.controller.tensorboard_mirrors import TensorBoardMirrors
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD, TensorBoardRecord, TensorBoardSpec
 from cloud_ml.domain.workloads.phases import UNFINISHED
@@ -56,6 +57,7 @@ class TensorBoardController:
         offload: Offload,
         gateway: Gateway,
         settings: ApplicationSettings,
+        mirrors: TensorBoardMirrors | None = None,
         read: Reads | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -68,6 +70,7 @@ class TensorBoardController:
         self._offload = offload
         self._gateway = gateway
         self._settings = settings
+        self._mirrors = mirrors
         self._read = read or offload
         self._routes: ApplicationRoutes | None = None
 
@@ -107,7 +110,8 @@ class TensorBoardController:
             fence=term.fence,
             kind=TENSORBOARD,
         )
-        pool = term.pool(queue, TensorBoardReconciler(workload, routes, self._store, self._read))
+        reconciler = TensorBoardReconciler(workload, routes, self._mirrors, self._store, self._read)
+        pool = term.pool(queue, reconciler)
         loop = asyncio.get_running_loop()
 
         def prepare() -> None:
@@ -121,7 +125,11 @@ class TensorBoardController:
             followed=[WatchedKind(TENSORBOARD, queue, UNFINISHED)],
             gangs=[(queue, slots.holds)],
             prepare=[prepare],
-            tasks=[routes.run, *[pool.work] * _WORKERS],
+            tasks=[
+                routes.run,
+                *([self._mirrors.run] if self._mirrors else []),
+                *[pool.work] * _WORKERS,
+            ],
             end=end,
         )
 
@@ -170,11 +178,13 @@ class TensorBoardReconciler:
         self,
         workload: WorkloadReconciler[TensorBoardSpec],
         routes: ApplicationRoutes,
+        mirrors: TensorBoardMirrors | None,
         store: StateStore,
         read: Reads,
     ) -> None:
         self._workload = workload
         self._routes = routes
+        self._mirrors = mirrors
         self._store = store
         self._read = read
 
@@ -191,6 +201,8 @@ class TensorBoardReconciler:
 
     async def _show(self, uid: str) -> None:
         record = await self._read(self._store.get, TENSORBOARD, uid)
+        if self._mirrors is not None:
+            self._mirrors.show(record) if record else self._mirrors.drop(uid)
         if record is None:
             self._routes.drop(uid)
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cloud_ml.settings.sizes import GIB
+
 LOCAL = "localhost"
 
 
@@ -34,6 +36,12 @@ class ApplicationSettings:
     """How long a request waits for an application that is paused or starting."""
     idle_s: float = 1800.0
     """An application without requests for so long is paused. The next request starts it."""
+    mirror: bool = False
+    """A TensorBoard copies the event files that it shows, while somebody looks, and sees no bucket.
+    Without it, the folders of buckets are mounted; a store that has no folders needs it.
+    """
+    mirror_bytes: int = 10 * GIB
+    """Bytes of the copies of one TensorBoard. What is more is not shown, and its log says so."""
 
     @property
     def local(self) -> bool:

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cloud_ml.tensorboard.mirror import Mirror
 from cloud_ml.tensorboard.run_folders import RunFolder, RunFolders
 
-_RUNS = Path("runs")
+_RUNS, _MIRROR = Path("runs"), Path("mirror")
+_MIRROR_BYTES = "CLOUDML_MIRROR_BYTES"
+"""Set where folders are copied, since they cannot be mounted."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until a signal ends the process."""
     options = _parser().parse_args(arguments)
+    paths = [Path(path) for path in options.folder]
+    on_request: Callable[[], None] = lambda: None  # noqa: E731 - nothing is copied
+    if limit := os.environ.get(_MIRROR_BYTES):
+        mirror = Mirror(_MIRROR, len(paths), int(limit))
+        mirror.start()
+        paths, on_request = [mirror.folder(one) for one in range(len(paths))], mirror.note_request
     folders = [
-        RunFolder(name, Path(path), each_child=name.endswith(_EACH))
-        for name, path in zip(options.name, options.folder, strict=True)
+        RunFolder(name, path, each_child=name.endswith(_EACH))
+        for name, path in zip(options.name, paths, strict=True)
     ]
     from cloud_ml.tensorboard.server import serve  # noqa: PLC0415 - takes a second
 
-    serve(_log_folder(folders), options.unix_socket)
+    serve(_log_folder(folders), options.unix_socket, on_request)
 
 
 _EACH = "*"

@@ -21,11 +21,18 @@ _OWN_LOOPBACK = "CLOUDML_OWN_LOOPBACK"
 """Set where no other process reaches the loopback: ``engines.gang`` has it, too."""
 
 
-def serve(log_folder: Path, socket_name: str) -> None:
-    """Run TensorBoard on a folder. Ends with the process."""
+def serve(log_folder: Path, socket_name: str, on_request: Callable[[], None]) -> None:
+    """Run TensorBoard on a folder. Ends with the process.
+
+    ``on_request`` is called at each request.
+    """
 
     def server(app: WsgiApp, _flags: Any) -> UnixSocketServer:
-        return UnixSocketServer(app, socket_name)
+        def observed(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            on_request()
+            return app(environ, start_response)
+
+        return UnixSocketServer(observed, socket_name)
 
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=server)
     board.configure(argv=["tensorboard", f"--logdir={log_folder}", f"--load_fast={_load_fast()}"])

@@ -17,6 +17,10 @@ _CPU_REQUEST_MILLIS = 500
 _ENDLESS = 1_000_000_000
 _EACH = "*"
 """See ``cloud_ml.tensorboard``."""
+MIRROR_SOCKET = "mirror.sock"
+"""Where a TensorBoard that copies what it shows is answered: see ``cloud_ml.tensorboard.mirror``."""
+MIRROR_BYTES = "CLOUDML_MIRROR_BYTES"
+"""The variable with which it copies, and bytes that all copies may have."""
 
 
 @dataclass(frozen=True)
