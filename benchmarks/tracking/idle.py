@@ -35,6 +35,7 @@ from peers.having import Absent, folder_of, version_of
 from cloud_ml.client import CloudMlClient
 from cloud_ml.engines.local.processes import proctree
 from cloud_ml.models.tracking.tensorboard import NewTensorBoard
+from cloud_ml.tensorboard.mirror import ATTENTION_S, LOOK_S
 from tracking.event_files import simple_value, write
 
 WINDOW_S = float(os.environ.get("IDLE_S", "60"))
@@ -55,6 +56,9 @@ def run() -> list[Figure]:
         settings = {"CLOUDML_APPLICATIONS_PORT": port, "CLOUDML_APPLICATIONS_IDLE_S": _PAUSE_S}
         with serving(**settings) as server:
             more_mb, note, used = _ours(server, folder, logs / _FILE)
+        settings = {"CLOUDML_APPLICATIONS_PORT": free_port(), "CLOUDML_APPLICATIONS_MIRROR": "true"}
+        with serving(**settings) as server:
+            used_awake = _that_copies(server, logs / _FILE)
         beside = _by_hand(logs)
     peer_mb, peer_used, name = beside or (None, None, "")
     minutes = f"{WINDOW_S / 60:.2g} min"
@@ -63,6 +67,8 @@ def run() -> list[Figure]:
                "MB", _MOST_MORE_MB, peer_mb, name, note=note),
         Figure(f"requests for objects in {minutes}, TensorBoard paused",
                used, "", 0, peer_used, name),
+        Figure(f"requests for objects in {minutes}, TensorBoard that copies runs, nobody looks",
+               used_awake, "", 0, peer_used, name),
     ]  # fmt: skip
 
 
@@ -92,11 +98,24 @@ def _ours(server: Server, folder: Path, events: Path) -> tuple[float, str, int]:
     return after - before, note, used
 
 
+def _that_copies(server: Server, events: Path) -> int:
+    """How often the object store is used by a TensorBoard that copies what it shows, and runs, when
+    nobody has looked at it for a while.
+    """
+    client = server.client()
+    _create_board(client, events)
+    _await(lambda: client.tensorboards.describe("board").phase == "Running", "it runs")
+    page = f"{server.endpoint}/metrics"
+    _await(lambda: b'what="read"' in _page(page), "it has copied")
+    time.sleep(ATTENTION_S + LOOK_S)
+    used = count_uses(_buckets(server), WINDOW_S)
+    assert client.tensorboards.describe("board").phase == "Running"
+    return used
+
+
 def _show_board(client: CloudMlClient, events: Path) -> None:
     """A TensorBoard on a bucket, which has run and is paused, as nobody looked."""
-    client.storage.create_bucket(_BUCKET)
-    client.storage.upload_file(events, f"fds://{_BUCKET}/runs/{_FILE}")
-    client.tensorboards.create(NewTensorBoard(name="board", logdir=f"fds://{_BUCKET}/runs/"))
+    _create_board(client, events)
 
     def is_paused() -> bool:
         board = client.tensorboards.describe("board")
@@ -105,6 +124,12 @@ def _show_board(client: CloudMlClient, events: Path) -> None:
 
     _await(is_paused, "the TensorBoard is paused")
     assert "Idle" in [event.reason for event in client.tensorboards.events("board")]
+
+
+def _create_board(client: CloudMlClient, events: Path) -> None:
+    client.storage.create_bucket(_BUCKET)
+    client.storage.upload_file(events, f"fds://{_BUCKET}/runs/{_FILE}")
+    client.tensorboards.create(NewTensorBoard(name="board", logdir=f"fds://{_BUCKET}/runs/"))
 
 
 def _buckets(server: Server) -> list[Path]:
