@@ -211,6 +211,21 @@ def test_a_file_of_the_same_name_is_another_one() -> None:
     assert place.points() == [(1, 1.0), (2, 2.0)]
 
 
+def test_a_file_that_is_written_anew_in_its_place_and_is_longer_is_another_one() -> None:
+    place = Place()
+    place.scalars(1, 2, 3)
+    place.collect()
+    place.engine.machine.event_files[place.job.key.uid].clear()
+    place.scalars(2, 3, 4, 5, value=2.0)
+    place.restart()
+    place.collect()
+    assert place.points() == [(1, 1.0), *((step, 2.0) for step in (2, 3, 4, 5))]
+    place.scalars(6, value=2.0)
+    place.collect()
+    assert place.points()[-2:] == [(5, 2.0), (6, 2.0)]
+    assert place.said() == []
+
+
 def test_only_own_buckets_are_read() -> None:
     for bucket, expected in (("own", ["eval/loss"]), ("others", [])):
         place = Place(output_path=f"fds://{bucket}/out/")

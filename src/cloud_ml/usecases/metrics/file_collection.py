@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -41,6 +43,7 @@ _SESSIONS = 16
 """Starts of a task that one event file may have."""
 _WATCHED = 4
 """Folders of event files of a job that are watched. In others, files are read a while later."""
+_HEAD_BYTES = 64
 _MARGIN = timedelta(seconds=2)
 """Clocks of file systems are not exact."""
 
@@ -50,7 +53,8 @@ class _FileState:
     """What is known of a file, beside how far it was read.
 
     ``base`` is the start of its first session: each file has starts of its own, behind those of all
-    files that were seen before. ``stopped`` says why it is not read any more.
+    files that were seen before. ``stopped`` says why it is not read any more. ``head`` is made of
+    its first bytes, which hold the time at which it was begun.
     """
 
     base: int = 0
@@ -58,10 +62,17 @@ class _FileState:
     purge: int | None = None
     stopped: str = ""
     steps: Mapping[str, int] | None = None
+    head: str = ""
 
     def text(self) -> str:
         """As it is stored."""
         return json.dumps({name: value for name, value in self.__dict__.items() if value})
+
+
+def _read_head(descriptor: int, length: int) -> str:
+    """Stands for the first bytes of a file, up to ``length`` of them."""
+    data = os.pread(descriptor, min(length, _HEAD_BYTES), 0)
+    return f"{len(data)}:{zlib.crc32(data):08x}"
 
 
 def _state_of(position: FilePosition) -> _FileState:
@@ -245,9 +256,8 @@ class FileCollection:
                 file = ReportFile(job.status.attempt, task, EVENT_FILES, each.path)
                 known[each.path] = file
             position = positions.get(file, NOT_READ)
-            # The file was replaced or truncated: read it from the beginning, with new start
-            # numbers.
-            if position.identity != each.identity or each.size < position.offset:
+            if self._is_another_file(now, each, position):
+                # Read it from the beginning, with new start numbers.
                 state = _FileState(base=next_base)
                 begin = FilePosition(each.identity, 0, state.text())
                 next_base += _SESSIONS
@@ -261,6 +271,20 @@ class FileCollection:
                 now.quiet.append((begin.offset, each.path))
             if now.pieces <= 0:
                 return
+
+    def _is_another_file(self, now: _Pass, found: EventFile, position: FilePosition) -> bool:
+        """Whether a file was replaced or truncated since it was read. One that was written anew in
+        its place, and is longer now, has another head.
+        """
+        if position.identity != found.identity or found.size < position.offset:
+            return True
+        head = _state_of(position).head
+        if not head or found.size == position.offset:
+            return False
+        with now.engine.open_event_file(now.uid, now.folders, found.path) as descriptor:
+            if descriptor is None:
+                return False
+            return _read_head(descriptor, int(head.partition(":")[0])) != head
 
     def _read_event_file(
         self,
@@ -284,6 +308,8 @@ class FileCollection:
                     return
                 after = replace(state, session=piece.session.number, purge=piece.session.purge)
                 offset = position.offset + piece.taken
+                if not position.offset:
+                    after = replace(after, head=_read_head(descriptor, piece.taken))
                 if piece.broken:
                     after = replace(after, stopped=piece.broken)
                 if offset > self._settings.file_bytes:
