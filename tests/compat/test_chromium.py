@@ -49,8 +49,8 @@ with sync_playwright() as playwright:
     )
     cookies = page.context.cookies()
     page.screenshot(path=asked["picture"])
-    again = page.context.new_page()
-    used = again.goto(asked["url"]).status
+    again = page.context.new_page().goto(asked["url"]).status
+    used = browser.new_context().new_page().goto(asked["url"]).status
 
     hostile = page.context.new_page()
     hostile.goto(asked["hostile"])
@@ -76,8 +76,8 @@ with sync_playwright() as playwright:
     hostile.wait_for_timeout(3000)
     frames = [frame for frame in hostile.frames if frame != hostile.main_frame]
     inside = [frame.evaluate("document.title") for frame in frames if frame.url.startswith(origin)]
-    said = {"address": address, "curves": curves, "cookies": cookies, "used": used, "got": got,
-            "inside": inside, "title": page.title()}
+    said = {"address": address, "curves": curves, "cookies": cookies, "again": again, "used": used,
+            "got": got, "inside": inside, "title": page.title()}
     print(json.dumps(said))
     browser.close()
 """
@@ -126,6 +126,7 @@ def test_a_person_sees_the_curves_of_two_jobs_and_a_hostile_page_sees_nothing(
     (cookie,) = said["cookies"]
     assert cookie["domain"].startswith("tb-"), "of this host alone"
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
+    assert said["again"] == 200, "the browser is signed in"
     assert said["used"] == 401, "the ticket was used"
     assert said["got"]["cors"] == "failed"
     assert said["got"]["script"] == "failed"
