@@ -14,6 +14,7 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import NotFound, WaitTimedOut
 from cloud_ml.models.tracking.run import Run, RunPage
+from cloud_ml.sdk import logged_run
 from support.server import RealServer, serving
 
 pytestmark = pytest.mark.xdist_group("run-waits")
@@ -115,6 +116,32 @@ def test_a_waiter_and_a_watcher_outlive_a_restart_of_the_server(
     assert change.run.state == "KILLED"
     killed = server.cli("runs", "wait", uid)
     assert (killed.code, killed.out) == (4, "over-a-restart is KILLED\n")
+
+
+@pytest.mark.slow
+def test_a_block_goes_on_while_the_server_is_away_and_loses_nothing(
+    server: RealServer, client: CloudMlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logged_run, "_SEND_EVERY_S", 0.0)  # each value is sent, or tried
+    with ThreadPoolExecutor(1) as pool:
+        with client.run("outlives") as run:
+            run.log(0, loss=0.0)
+            server.kill()
+            for step in range(1, 40):
+                run.log(step, loss=step)
+            started = pool.submit(server.start)
+        started.result()
+        with pytest.raises(ZeroDivisionError), client.run("fails") as failed:
+            server.kill()
+            failed.log(0, loss=0.5)
+            started = pool.submit(server.start)
+            raise ZeroDivisionError
+        started.result()
+    ended = client.runs.describe(run.uid)
+    points = [(point.step, point.value) for point in client.runs.all_points(run.uid, "loss")]
+    assert (ended.state, points) == ("FINISHED", [(step, float(step)) for step in range(40)])
+    described = client.runs.describe(failed.uid)
+    assert (described.state, described.metrics) == ("FAILED", {"loss": 0.5})
 
 
 def test_a_run_that_is_deleted_is_not_waited_for(server: RealServer, client: CloudMlClient) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 
+from cloud_ml.aio import logged_run
 from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, QuotaExceeded
 from cloud_ml.models.jobs.train_job import TrainJob
 from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 
@@ -53,14 +56,92 @@ async def test_a_block_logs_to_a_run(world: World) -> None:  # noqa: F811
         with pytest.raises(InvalidRequest, match="lr"):
             async with client.run("changes", params={"lr": 1}) as run:
                 await run.params(lr=2)
-        with pytest.raises(InvalidRequest, match="loss is 'much'; allowed is a number"):
-            async with client.run("wrong") as run:
-                await run.log(1, accuracy=1, loss="much")  # type: ignore[arg-type]
-        assert (await client.runs.describe(run.uid)).metrics == {}
         with pytest.raises(KeyboardInterrupt):
             async with client.run("interrupted") as run:
                 raise KeyboardInterrupt
         assert (await client.runs.describe(run.uid)).state == "KILLED"
+
+
+@pytest.mark.parametrize(
+    ("step", "values", "message"),
+    [
+        (1, {"accuracy": 1, "loss": "much"}, "loss is 'much'; allowed is a number"),
+        (1.5, {"loss": 1}, r"step is 1\.5; allowed is a whole number"),
+        ("5", {"loss": 1}, "step is '5'; allowed is a whole number"),
+        (True, {"loss": 1}, "step is True; allowed is a whole number"),
+        (2**64, {"loss": 1}, "allowed is a whole number from -1000000000000000000 to"),
+        ({"loss": 1}, {}, r"step is a dict; values are named, as in run\.log\(5, loss=0\.2\)"),
+        (1, {"a:b$c": 1}, r"the name of a metric is 'a:b\$c'; allowed is 1 to 250 letters"),
+        (1, {"": 1}, "the name of a metric is ''"),
+        (1, {"n" * 300: 1}, "the name of a metric is 'nnn"),
+    ],
+)
+async def test_what_cannot_be_logged_is_refused_at_once_and_takes_nothing_along(
+    world: World,  # noqa: F811
+    step: Any,
+    values: dict[str, Any],
+    message: str,
+) -> None:
+    key, endpoint = world.served.member.identity, world.other.endpoint
+    async with AsyncCloudMlClient(key.access_key, key.secret, endpoint) as client:
+        with pytest.raises(InvalidRequest, match=message):
+            async with client.run("wrong") as run:
+                await run.log(0, loss=0.5)
+                await run.log(step, **values)
+                raise AssertionError("it was taken")
+        found = await client.runs.describe(run.uid)
+        assert (found.state, found.metrics) == ("FAILED", {"loss": 0.5})
+
+
+async def test_steps_of_numpy_are_whole_numbers(world: World) -> None:  # noqa: F811
+    key, endpoint = world.served.member.identity, world.other.endpoint
+    async with AsyncCloudMlClient(key.access_key, key.secret, endpoint) as client:
+        async with client.run("numpy") as run:
+            await run.log(np.int64(7), loss=np.float32(0.5))  # type: ignore[arg-type]
+        points = [point async for point in client.runs.all_points(run.uid, "loss")]
+        assert [(point.step, point.value) for point in points] == [(7, 0.5)]
+
+
+async def test_a_thousand_values_that_the_server_refuses_are_lost_and_no_others(
+    world: World,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logged_run, "_SEND_EVERY_S", 1000.0)
+    key, endpoint = world.served.member.identity, world.other.endpoint
+    async with AsyncCloudMlClient(key.access_key, key.secret, endpoint) as client:
+        _refuse_values(client, times=1)
+        async with client.run("goes-on") as run:
+            for step in range(999):
+                await run.log(step, early=step)
+            with pytest.raises(QuotaExceeded):
+                await run.log(999, early=999)
+            await run.log(1, late=0.5)
+        found = await client.runs.describe(run.uid)
+        assert (found.state, found.metrics) == ("FINISHED", {"late": 0.5})
+
+
+async def test_a_run_whose_last_values_are_refused_has_failed(
+    world: World,  # noqa: F811
+) -> None:
+    key, endpoint = world.served.member.identity, world.other.endpoint
+    async with AsyncCloudMlClient(key.access_key, key.secret, endpoint) as client:
+        _refuse_values(client, times=1)
+        with pytest.raises(QuotaExceeded):
+            async with client.run("full") as run:
+                await run.log(1, loss=0.5)
+        found = await client.runs.describe(run.uid)
+        assert (found.state, found.metrics) == ("FAILED", {})
+
+
+def _refuse_values(client: AsyncCloudMlClient, *, times: int) -> None:
+    log, refusals = client.runs.log, [QuotaExceeded("there are too many points")] * times
+
+    async def refuse(uid: str, **content: Any) -> None:
+        if content.get("metrics") and refusals:
+            raise refusals.pop()
+        await log(uid, **content)
+
+    client.runs.log = refuse  # type: ignore[method-assign]
 
 
 async def test_a_study_is_held_on_to(world: World) -> None:  # noqa: F811

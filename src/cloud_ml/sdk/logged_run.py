@@ -11,13 +11,17 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
+from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError, TryAgain
 from cloud_ml.models.tracking.metrics import LoggedValue
+from cloud_ml.models.tracking.run_keys import check_key, check_step
+from cloud_ml.sdk.clock import sleep as pause
+from cloud_ml.sdk.timeouts import PATIENCE
 
 if TYPE_CHECKING:
     from cloud_ml.sdk.runs import Runs
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 _MOST_VALUES = 1000
 """Of one call, as MLflow has it."""
 _SEND_EVERY_S = 1.0
+_MOST_WAITING = 100_000
+"""Values that wait while the server is away: some 20 MB."""
 
 
 class LoggedRun:
@@ -32,7 +38,8 @@ class LoggedRun:
     if it raises, and ``KILLED`` if it is interrupted.
 
     Values are sent once a second, and at the end of the block: a process that is killed loses those
-    of its last second.
+    of its last second. While the server is away, for a restart or an upgrade, values wait and the
+    block goes on; its end waits for the server for about two minutes.
     """
 
     def __init__(
@@ -51,7 +58,8 @@ class LoggedRun:
         self._uid = ""
         self._steps: dict[str, int] = {}
         self._unsent: list[LoggedValue] = []
-        self._sent_at = time.monotonic()
+        self._failures = 0
+        self._send_at = time.monotonic() + _SEND_EVERY_S
         self.name = name
 
     def __repr__(self) -> str:
@@ -77,30 +85,58 @@ class LoggedRun:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.send()
-            self._runs.finish(self._uid)
+        if kind is not None and not issubclass(kind, Exception):  # it is to end now
+            self._end_at_once("KILLED")
             return
-        # The error of the block is what its user has to see.
+        try:
+            _patiently(self.send)
+        except CloudMlError:
+            self._end_at_once("FAILED")
+            if kind is None:
+                raise
+            return  # the error of the block is what its user has to see
+        try:
+            _patiently(lambda: self._finish("FINISHED" if kind is None else "FAILED"))
+        except CloudMlError:
+            if kind is None:
+                raise
+
+    def _end_at_once(self, state: str) -> None:
+        """End the run, if the server answers now."""
         with contextlib.suppress(CloudMlError):
             self.send()
         with contextlib.suppress(CloudMlError):
-            self._runs.finish(self._uid, "FAILED" if issubclass(kind, Exception) else "KILLED")
+            self._finish(state)
+
+    def _finish(self, state: str) -> None:
+        self._runs.finish(self._uid, state)
 
     def log(self, step: int | None = None, /, **metrics: float) -> None:
         """Log values of metrics. Without a step, a value follows the last one of its metric.
 
         Raises:
-            InvalidRequest: A name or a value is wrong. It may be raised by a later call.
+            InvalidRequest: A step, a name or a value is wrong; nothing of this call is logged.
+            TransportError: The server has been away for so long that 100,000 values wait.
         """
         at = round(time.time() * 1000)
-        numbers = {name: _number(name, value) for name, value in metrics.items()}
+        if step is not None:
+            step = check_step(step)
+        numbers = {
+            check_key("the name of a metric", name): _number(name, value)
+            for name, value in metrics.items()
+        }
         for name, value in numbers.items():
             number = self._steps.get(name, -1) + 1 if step is None else step
             self._steps[name] = number
             self._unsent.append(LoggedValue(name, value, number, at))
-        if len(self._unsent) >= _MOST_VALUES or time.monotonic() - self._sent_at >= _SEND_EVERY_S:
+        is_full = len(self._unsent) >= _MOST_VALUES and not self._failures
+        if not is_full and time.monotonic() < self._send_at:
+            return
+        try:
             self.send()
+        except (TransportError, TryAgain):
+            if len(self._unsent) >= _MOST_WAITING:
+                raise
 
     def params(self, **values: object) -> None:
         """Log parameters. One never changes its value.
@@ -109,23 +145,51 @@ class LoggedRun:
             InvalidRequest: A parameter has another value already.
         """
         texts = {name: str(value) for name, value in values.items()}
-        self._runs.log(self._uid, params=texts)
+        _patiently(lambda: self._runs.log(self._uid, params=texts))
 
     def tags(self, **values: str) -> None:
         """Set tags."""
-        self._runs.log(self._uid, tags=values)
+        _patiently(lambda: self._runs.log(self._uid, tags=values))
 
     def send(self) -> None:
-        """Send what was logged so far. Values that could not be sent are sent with the next ones."""
-        unsent, self._unsent = self._unsent, []
-        self._sent_at = time.monotonic()
+        """Send what was logged so far. Values that could not be sent are sent with the next ones.
+
+        Raises:
+            TransportError: The server does not answer.
+            CloudMlError: It refuses a thousand values at once, such as for a quota. They are lost.
+        """
+        waiting, self._unsent = self._unsent, []
+        self._send_at = time.monotonic() + _SEND_EVERY_S
         try:
-            while unsent:
-                self._runs.log(self._uid, metrics=unsent[:_MOST_VALUES])
-                unsent = unsent[_MOST_VALUES:]
-        except TransportError:
-            self._unsent = [*unsent, *self._unsent]
+            while waiting:
+                self._runs.log(self._uid, metrics=waiting[:_MOST_VALUES])
+                waiting = waiting[_MOST_VALUES:]
+            self._failures = 0
+        except (TransportError, TryAgain):
+            self._failures += 1
+            delay = PATIENCE.backoff(self._failures, random.random())  # noqa: S311 - guards nothing
+            self._send_at = time.monotonic() + delay
             raise
+        except CloudMlError:
+            waiting = waiting[_MOST_VALUES:]
+            raise
+        finally:
+            self._unsent = [*waiting, *self._unsent]
+
+
+def _patiently(action: Callable[[], None]) -> None:
+    """Repeat what the server does not answer: it may start again meanwhile."""
+    failures = 0
+    while True:
+        try:
+            action()
+        except (TransportError, TryAgain):
+            failures += 1
+            if failures >= PATIENCE.attempts:
+                raise
+            pause(PATIENCE.backoff(failures, random.random()))  # noqa: S311 - guards nothing
+        else:
+            return
 
 
 def _number(name: str, value: object) -> float:

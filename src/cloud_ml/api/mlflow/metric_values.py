@@ -9,7 +9,7 @@ from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.domain.metrics.points import LARGEST_STEP, LARGEST_TIME
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.models import common
-from cloud_ml.usecases.tracking import checks
+from cloud_ml.models.tracking.run_keys import check_key
 
 
 def read_values(documents: Iterable[Mapping[str, Any]]) -> list[Value]:
@@ -51,7 +51,7 @@ def read_value(fields: RequestFields) -> Value:
     Raises:
         InvalidRequest: It is none.
     """
-    key = checks.check_key("metrics.key", fields.text("key"))
+    key = check_key("metrics.key", fields.text("key"))
     step = fields.integer("step", 0)
     if abs(step) > LARGEST_STEP:
         raise common.refuse("step", step, f"{-LARGEST_STEP} to {LARGEST_STEP}")

@@ -15,7 +15,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT, RunChange, RunState
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
-from cloud_ml.usecases.tracking import checks
+from cloud_ml.models.tracking.run_keys import check_key
 
 MOST_METRICS, MOST_PARAMS, MOST_TAGS, MOST_ENTITIES = 1000, 100, 100, 1000
 """Of one batch, as in MLflow."""
@@ -130,7 +130,7 @@ def set_tag(here: Platform, call: Call, fields: RequestFields) -> Answer:
 
 def delete_tag(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Remove a tag."""
-    key = checks.check_key("key", fields.text("key"))
+    key = check_key("key", fields.text("key"))
     here.runs.log(call.caller, _run_id(fields), removed_tags=[key], once=call.once)
     return {}
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from cloud_ml.domain.tracking.runs import LogBatch, TrackingLimits
 from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.models.tracking.run_keys import check_key
 from cloud_ml.settings.tracking import TrackingSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.metrics.events import MetricEvents
 from cloud_ml.usecases.metrics.limits import NO_METRICS
-from cloud_ml.usecases.tracking.checks import check_key
 
 
 class ReportedParams:

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Mapping
 
 from cloud_ml.models import common
+from cloud_ml.models.tracking.run_keys import check_key
 
-LONGEST_KEY, LONGEST_PARAM, LONGEST_NAME = 250, 6000, 500
+LONGEST_PARAM, LONGEST_NAME = 6000, 500
 MOST_TAG_BYTES = 256 * 1024
-_KEY = re.compile(r"[/\w.\- :]+")
-
-
-def check_key(field: str, key: object) -> str:
-    """The name of a metric or a parameter, or the key of a tag.
-
-    Raises:
-        InvalidRequest: It is none.
-    """
-    allowed = (
-        f"1 to {LONGEST_KEY} letters, digits, '_', '-', '.', ':', '/' and blanks, "
-        "which form no path that leaves its folder"
-    )
-    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY or not _KEY.fullmatch(key):
-        raise common.refuse(field, _shown(key), allowed)
-    if posixpath.normpath(key) != key or key.startswith(("/", "..")) or key == ".":
-        raise common.refuse(field, key, allowed)
-    return key
 
 
 def check_pairs(field: str, pairs: Mapping[str, object], longest: int) -> dict[str, str]:
