@@ -297,11 +297,9 @@ def _model_services(parts: Parts, scheduler: Scheduler) -> ModelServiceControlle
 def _tensorboards(parts: Parts, scheduler: Scheduler) -> TensorBoardController:
     settings, platform = parts.settings, parts.platform
     package = TensorBoardPackage(settings.data_dir / "packages", platform.offload)
-    applications, mirrors, variables = settings.applications, None, dict[str, str]()
-    if applications.mirror:
-        files = SourceFiles(platform.storage)
-        mirrors = TensorBoardMirrors(parts.engine, files, platform.offload, platform.metrics)
-        variables = {MIRROR_BYTES: str(applications.mirror_bytes)}
+    applications = settings.applications
+    variables = {MIRROR_BYTES: str(_mirror_bytes(parts))} if applications.mirror else {}
+    files = SourceFiles(platform.storage)
     return TensorBoardController(
         scheduler=scheduler,
         store=platform.store,
@@ -320,6 +318,16 @@ def _tensorboards(parts: Parts, scheduler: Scheduler) -> TensorBoardController:
         offload=platform.offload,
         gateway=parts.gateway,
         settings=applications,
-        mirrors=mirrors,
+        # Also without the setting: those that run may have been started with it.
+        mirrors=TensorBoardMirrors(parts.engine, files, platform.offload, platform.metrics),
         read=platform.read,
     )
+
+
+def _mirror_bytes(parts: Parts) -> int:
+    """Bytes that copies of a TensorBoard may have: it is ended where it has more than its disk limit."""
+    mirror_bytes, disk_bytes = (
+        parts.settings.applications.mirror_bytes,
+        parts.findings.defaults.disk_bytes,
+    )
+    return min(mirror_bytes, disk_bytes * 4 // 5) if disk_bytes else mirror_bytes

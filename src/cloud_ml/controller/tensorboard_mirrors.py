@@ -17,15 +17,15 @@ from cloud_ml.observability.metrics import Counter, Metrics
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.tensorboards.source_files import SourceFiles
 
-_RETRY_S = 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 60.0
+"""Between two connections; twice as long after each that failed."""
 _TAKES_S = 30.0
 """A TensorBoard that takes longer for an answer has its connection closed."""
-_LONGEST_PAUSE_S = 5.0
 logger = logging.getLogger(__name__)
 
 
 class TensorBoardMirrors:
-    """Keeps a connection to each TensorBoard that runs. Belongs to one event loop.
+    """Keeps a connection to each TensorBoard that runs and copies. Belongs to one event loop.
 
     A TensorBoard asks while somebody looks at it; then the store is read for it, and never else.
 
@@ -91,26 +91,37 @@ class TensorBoardMirrors:
     async def _answer(self, record: TensorBoardRecord) -> None:
         """Answer one TensorBoard. Never returns."""
         uid, org, sources = record.key.uid, record.key.org, record.spec.sources
+        pause, last = _FIRST_PAUSE_S, ""
         while True:
-            try:
-                reader, writer = await self._endpoints.open_connection(
-                    uid, MIRROR_SOCKET, limit=LONGEST_REQUEST
-                )
-            except Unavailable:  # it has only begun
-                await asyncio.sleep(_RETRY_S)
-                continue
-            try:
-                await self._answer_all(org, sources, reader, writer)
-            except (CloudMlError, OSError, ValueError) as error:
-                logger.info(
-                    "a TensorBoard is not answered any more on this connection",
-                    extra={"uid": uid, "error": str(error)},
-                )
-            except Exception:
-                logger.exception("a TensorBoard cannot be answered", extra={"uid": uid})
-            finally:
-                writer.close()
-            await asyncio.sleep(_RETRY_S)
+            reason = await self._answer_on_connection(uid, org, sources)
+            if reason not in ("", last):
+                extra = {"uid": uid, "error": reason}
+                logger.info("a TensorBoard is answered on another connection", extra=extra)
+            # It has only begun, has not been started to copy, or is no TensorBoard any more.
+            pause, last = min(2 * pause, _LONGEST_PAUSE_S) if reason else _FIRST_PAUSE_S, reason
+            await asyncio.sleep(pause)
+
+    async def _answer_on_connection(self, uid: str, org: str, sources: Sequence[RunSource]) -> str:
+        """Until the connection ends. Returns why; empty if the TensorBoard has ended it, after an
+        answer at least.
+        """
+        try:
+            reader, writer = await self._endpoints.open_connection(
+                uid, MIRROR_SOCKET, limit=LONGEST_REQUEST
+            )
+        except Unavailable:
+            return "it does not listen"
+        try:
+            answers = await self._answer_all(org, sources, reader, writer)
+        except (CloudMlError, OSError, ValueError) as error:
+            return str(error)
+        except Exception:
+            logger.exception("a TensorBoard cannot be answered", extra={"uid": uid})
+            return "an error of the server"
+        finally:
+            # ``close`` waits until its peer has read everything, which one that harms us never does.
+            writer.transport.abort()
+        return "" if answers else "it asks for nothing"
 
     async def _answer_all(
         self,
@@ -118,14 +129,15 @@ class TensorBoardMirrors:
         sources: Sequence[RunSource],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-    ) -> None:
-        """Until the connection ends.
+    ) -> int:
+        """Until the connection ends. Returns how many requests were answered.
 
         Raises:
             CloudMlError: A request is none, or a store does not answer.
             OSError: The connection is cut, or the TensorBoard takes nothing.
             ValueError: A line is too long.
         """
+        answers = 0
         while line := await reader.readline():
             begin = time.monotonic()
             request = parse_request(line, len(sources))
@@ -133,5 +145,7 @@ class TensorBoardMirrors:
             writer.write(await self._offload.long(org, self._files.answer, org, sources, request))
             async with asyncio.timeout(_TAKES_S):
                 await writer.drain()
+            answers += 1
             # One that asks without end has half of the time of a thread, at most.
-            await asyncio.sleep(min(time.monotonic() - begin, _LONGEST_PAUSE_S))
+            await asyncio.sleep(time.monotonic() - begin)
+        return answers

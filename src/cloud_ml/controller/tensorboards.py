@@ -57,7 +57,7 @@ class TensorBoardController:
         offload: Offload,
         gateway: Gateway,
         settings: ApplicationSettings,
-        mirrors: TensorBoardMirrors | None = None,
+        mirrors: TensorBoardMirrors,
         read: Reads | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -127,7 +127,7 @@ class TensorBoardController:
             prepare=[prepare],
             tasks=[
                 routes.run,
-                *([self._mirrors.run] if self._mirrors else []),
+                self._mirrors.run,
                 *[pool.work] * _WORKERS,
             ],
             end=end,
@@ -178,7 +178,7 @@ class TensorBoardReconciler:
         self,
         workload: WorkloadReconciler[TensorBoardSpec],
         routes: ApplicationRoutes,
-        mirrors: TensorBoardMirrors | None,
+        mirrors: TensorBoardMirrors,
         store: StateStore,
         read: Reads,
     ) -> None:
@@ -201,9 +201,9 @@ class TensorBoardReconciler:
 
     async def _show(self, uid: str) -> None:
         record = await self._read(self._store.get, TENSORBOARD, uid)
-        if self._mirrors is not None:
-            self._mirrors.show(record) if record else self._mirrors.drop(uid)
         if record is None:
+            self._mirrors.drop(uid)
             self._routes.drop(uid)
         else:
+            self._mirrors.show(record)
             await self._routes.show(record)

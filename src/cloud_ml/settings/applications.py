@@ -41,7 +41,9 @@ class ApplicationSettings:
     Without it, the folders of buckets are mounted; a store that has no folders needs it.
     """
     mirror_bytes: int = 10 * GIB
-    """Bytes of the copies of one TensorBoard. What is more is not shown, and its log says so."""
+    """Bytes of the copies of one TensorBoard, at most four fifths of the disk limit of jobs. What is
+    more is not shown, and its log says so.
+    """
 
     @property
     def local(self) -> bool:

@@ -104,6 +104,7 @@ _LEAST = {
     "applications.session_s": 1,
     "applications.start_s": 1,
     "applications.idle_s": 1,
+    "applications.mirror_bytes": 1 << 20,
     "studies.trials_per_study": 1,
     "studies.parallel_trials": 1,
     "studies.tuner_processes": 1,

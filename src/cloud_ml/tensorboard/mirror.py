@@ -1,14 +1,14 @@
 """Copies of the files that TensorBoard shows, where their folders cannot be mounted.
 
-TensorBoard reads a local tree only. Copies are made while somebody looks, of what has changed: of a
-file that has grown, what is new. While nobody looks, nothing is asked for.
+TensorBoard reads a local tree only. Copies are made while somebody looks, of what has changed: of an
+event file that has grown, what is new. While nobody looks, nothing is asked for.
 
 The server connects to a Unix socket in the working folder, and then answers requests on it. So this
 needs no network, no address and no key. A request is a line of JSON. The answer is a line of JSON
-too; the bytes of a file follow it.
+too; the bytes of a file follow it. Times are in milliseconds since 1970.
 
 ```
-{"list": 0, "after": ""}                     {"objects": [["a/events.out.tfevents.1", 88, "etag"]], "next": null}
+{"list": 0, "after": ""}                     {"objects": [["a/events…", 88, "etag", 1764460800000]], "next": null}
 {"read": 0, "path": "a/events…", "start": 8} {"size": 88, "etag": "etag", "length": 80} and 80 bytes
 ```
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import shutil
 import socket
 import sys
 import threading
@@ -28,17 +28,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.tensorboard.copies import Copies, FileKey, LocalError
+
 SOCKET = "mirror.sock"
 """Where the server finds a TensorBoard that copies, in its working folder."""
 LOOK_S = 5.0
-"""How often changes are asked for: as often as TensorBoard reads its folder."""
+"""How often changes are asked for: as often as TensorBoard reads its folder. So long is copied
+before they are asked for again."""
 ATTENTION_S = 60.0
 """Somebody looks for so long after a request: pages that renew themselves do it every 30 s."""
 OVERLAP = 4096
 """So many bytes of a copy are compared before more are added: another file may have its name now."""
+_RETRY_S = 60.0
+"""A file that could not be written here is left alone for so long."""
+_SAVE_S = 60.0
 _ANSWER_S = 60.0
-_LONGEST_LINE = 8 << 20
-_ENDINGS = (".tsv", ".bytes", "projector_config.pbtxt")
+_LONGEST_LINE = 32 << 20
 
 
 class Mirror:
@@ -54,8 +59,8 @@ class Mirror:
         self._root = root
         self._sources = sources
         self._limit = limit
-        self._used = 0
-        self._etags: dict[tuple[int, str], str] = {}
+        self._copies = Copies(root)
+        self._retry_at: dict[FileKey, float] = {}
         self._is_full = False
         self._requested = threading.Event()
         self._last_request = time.monotonic()
@@ -74,18 +79,11 @@ class Mirror:
         threading.Thread(target=self._run, args=(listener,), name="mirror", daemon=True).start()
 
     def find_copies(self) -> None:
-        """Go on with the copies of an earlier attempt. Nobody knows their versions any more, so the
-        end of each is read and compared.
-        """
-        self._etags.clear()
-        self._used = 0
-        for source in range(self._sources):
-            self.folder(source).mkdir(parents=True, exist_ok=True)
-            for folder, _, names in os.walk(self.folder(source)):
-                for name in names:
-                    path = Path(folder, name)
-                    self._etags[source, str(path.relative_to(self.folder(source)))] = ""
-                    self._used += size_of(path)
+        """Go on with the copies of an earlier attempt, unless they are more than there may be."""
+        self._copies.find(self._sources)
+        if self._copies.used > self._limit:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._copies.find(self._sources)
 
     def note_request(self) -> None:
         """Somebody looks."""
@@ -109,96 +107,132 @@ class Mirror:
         with contextlib.closing(server):
             while True:
                 self._wait_until_somebody_looks()
-                self.update(server)
-                time.sleep(LOOK_S)
+                if self.update(server):
+                    time.sleep(LOOK_S)
 
     def _wait_until_somebody_looks(self) -> None:
         while True:
             self._requested.clear()  # first: a request that comes after the look sets it again
-            if time.monotonic() - self._last_request <= ATTENTION_S:
+            if self._somebody_looks():
                 return
+            self._copies.save()
             self._requested.wait()
 
-    def update(self, server: Server) -> None:
-        """Copy what has changed since the last time.
+    def _somebody_looks(self) -> bool:
+        return time.monotonic() - self._last_request <= ATTENTION_S
+
+    def update(self, server: Server) -> bool:
+        """Copy what has changed, the newest files first. Returns whether that was all; what is left
+        waits for the next call, so that changes of the others are noticed.
 
         Raises:
             OSError: The server does not answer.
             ValueError: What it answers is no answer.
         """
+        begin, changed = time.monotonic(), list[RemoteFile]()
         for source in range(self._sources):
-            there = {one.path: one for one in server.files(source) if is_shown(one.path)}
-            for number, path in [key for key in self._etags if key[0] == source]:
-                if path not in there:
-                    self._remove(number, path)
-            for file in there.values():
-                if self._etags.get((source, file.path)) != file.etag:
-                    # One whose name is too long, or is that of a folder; a full disk.
-                    with contextlib.suppress(LocalError):
-                        self._copy(server, source, file)
+            changed += self._find_changed(source, server)
+        for file in sorted(changed, key=lambda one: one.modified, reverse=True):
+            if time.monotonic() - begin > LOOK_S or not self._somebody_looks():
+                return False
+            try:
+                self._copy(server, file)
+            except LocalError:  # a full disk; a path that cannot be had here
+                self._retry_at[file.key] = time.monotonic() + _RETRY_S
+        self._copies.save(every_s=_SAVE_S)
+        return True
 
-    def _copy(self, server: Server, source: int, file: RemoteFile) -> None:
-        target = self.folder(source) / file.path
-        before = size_of(target)
-        if self._used - before + file.size > self._limit:
+    def _find_changed(self, source: int, server: Server) -> list[RemoteFile]:
+        """The files of which there is no copy of this version. Copies of files that are gone go."""
+        there = {one.key: one for one in server.files(source) if is_safe(one.path)}
+        for key in self._copies.of(source):
+            if key not in there:
+                self._copies.remove(key)
+        now = time.monotonic()
+        self._retry_at = {key: at for key, at in self._retry_at.items() if at > now}
+        return [
+            one
+            for key, one in there.items()
+            if self._copies.etag(key) != one.etag and key not in self._retry_at
+        ]
+
+    def _copy(self, server: Server, file: RemoteFile) -> None:
+        have = self._copies.size(file.key)
+        if self._copies.used - have + file.size > self._limit:
             self._say_full()
-            return
-        self._used -= before
-        try:
-            self._copy_rest(server, source, file.path, target)
-        finally:
-            self._used += size_of(target)
+        elif is_appended_to(file.path):
+            self._copy_rest(server, file.key, have)
+        else:
+            self._copy_whole(server, file.key)
 
-    def _copy_rest(self, server: Server, source: int, path: str, target: Path) -> None:
-        have, begun_anew = size_of(target), False
+    def _copy_rest(self, server: Server, key: FileKey, have: int) -> None:
+        """Add what is new. Of another file under that name, everything is new."""
+        begun_anew = False
         while True:
             start = max(0, have - OVERLAP)
-            piece = server.read(source, path, start)
+            piece = server.read(key, start)
             if piece is None:  # deleted since it was listed
                 return
-            known = tail(target, start, have)
+            known = self._copies.read(key, start, have)
             if piece.size < have or not piece.content.startswith(known):
                 if begun_anew:  # it changes all the time; the next look tries again
                     return
-                remove(target)
+                self._copies.remove(key)
                 have, begun_anew = 0, True
                 continue
             more = piece.content[len(known) :]
-            if self._used + have + len(more) > self._limit:
+            if self._copies.used + len(more) > self._limit:
                 self._say_full()
                 return
-            append(target, more)
+            self._copies.append(key, more)
             have += len(more)
-            is_complete = have >= piece.size
-            self._etags[source, path] = piece.etag if is_complete else ""
-            if is_complete or not more:
+            if have >= piece.size:
+                self._copies.complete(key, piece.etag)
+                return
+            if not more or not self._somebody_looks():
                 return
 
-    def _remove(self, source: int, path: str) -> None:
-        target = self.folder(source) / path
-        del self._etags[source, path]
-        self._used -= size_of(target)
-        with contextlib.suppress(LocalError):
-            remove(target)
-        self._used += size_of(target)
+    def _copy_whole(self, server: Server, key: FileKey) -> None:
+        """Copy a file that is written anew when it changes, and put it in the place of the old one."""
+        etag, room = "", self._limit - self._copies.used + self._copies.size(key)
+        with contextlib.closing(self._copies.draft()) as draft:
+            while True:
+                piece = server.read(key, draft.size)
+                if piece is None or etag not in ("", piece.etag):  # the next look tries again
+                    return
+                etag = piece.etag
+                if draft.size + len(piece.content) > room:
+                    self._say_full()
+                    return
+                draft.write(piece.content)
+                if draft.size >= piece.size or not piece.content:
+                    break
+        self._copies.take_draft(key, etag)
 
     def _say_full(self) -> None:
         if not self._is_full:
             self._is_full = True
             sys.stdout.write(
-                f"copies of event files take {self._limit} bytes, which is the limit "
-                "(applications.mirror_bytes): what is new is not shown\n"
+                f"copies of event files may take {self._limit} bytes "
+                "(applications.mirror_bytes, or most of the job's disk limit): not all are shown\n"
             )
             sys.stdout.flush()
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a source. ``size`` in bytes."""
+    """A file of a source. ``size`` in bytes, ``modified`` in milliseconds since 1970."""
 
+    source: int
     path: str
     size: int
     etag: str
+    modified: int
+
+    @property
+    def key(self) -> FileKey:
+        """Which file it is."""
+        return FileKey(self.source, self.path)
 
 
 @dataclass(frozen=True)
@@ -222,7 +256,7 @@ class Server:
             self._file.close()
 
     def files(self, source: int) -> Iterator[RemoteFile]:
-        """All files of a source.
+        """The files of a source that TensorBoard reads.
 
         Raises:
             OSError, ValueError: See ``Mirror.update``.
@@ -230,17 +264,17 @@ class Server:
         after: str | None = ""
         while after is not None:
             answer = self._ask({"list": source, "after": after})
-            for path, size, etag in answer.get("objects", ()):
-                yield RemoteFile(str(path), int(size), str(etag))
+            for path, size, etag, modified in answer.get("objects", ()):
+                yield RemoteFile(source, str(path), int(size), str(etag), int(modified))
             after = answer.get("next")
 
-    def read(self, source: int, path: str, start: int) -> Piece | None:
+    def read(self, key: FileKey, start: int) -> Piece | None:
         """What follows ``start`` in a file, or the beginning of that; ``None`` if it is gone.
 
         Raises:
             OSError, ValueError: See ``Mirror.update``.
         """
-        answer = self._ask({"read": source, "path": path, "start": start})
+        answer = self._ask({"read": key.source, "path": key.path, "start": start})
         if "length" not in answer:
             return None
         length = int(answer["length"])
@@ -259,63 +293,13 @@ class Server:
         return answer
 
 
-class LocalError(Exception):
-    """A copy cannot be read or written here."""
+def is_safe(path: str) -> bool:
+    """Whether a path stays in its folder."""
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-def is_shown(path: str) -> bool:
-    """Whether TensorBoard or one of its plug-ins reads a file of that path."""
-    *folders, name = path.split("/")
-    if not name or any(part in ("", ".", "..") for part in [*folders, name]):
-        return False
-    return "tfevents" in name or "plugins" in folders or name.endswith(_ENDINGS)
-
-
-def size_of(path: Path) -> int:
-    """The bytes that a copy has; 0 without one."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def tail(path: Path, start: int, end: int) -> bytes:
-    """The bytes of a copy from ``start`` to ``end``.
-
-    Raises:
-        LocalError: It cannot be read.
+def is_appended_to(path: str) -> bool:
+    """Whether a file only grows. Each event file holds the times of its values, so two of them do
+    not agree at the end and differ before.
     """
-    if start == end:
-        return b""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(end - start)
-    except OSError as error:
-        raise LocalError from error
-
-
-def remove(path: Path) -> None:
-    """Remove a copy, if there is one.
-
-    Raises:
-        LocalError: It cannot be removed.
-    """
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise LocalError from error
-
-
-def append(path: Path, content: bytes) -> None:
-    """Add bytes to a copy, or make it.
-
-    Raises:
-        LocalError: The disk is full, or the path cannot be had.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(content)
-    except OSError as error:
-        raise LocalError from error
+    return "tfevents" in path.rpartition("/")[2]

@@ -27,6 +27,7 @@ from cloud_ml.domain.tracking.filters import (
 )
 from cloud_ml.domain.tracking.matching import FilteredEntity, fulfils
 from cloud_ml.errors import InvalidRequest, Unauthenticated
+from cloud_ml.models.tracking.run_keys import check_key
 from cloud_ml.state.sql.tracking.search import statement
 from cloud_ml.state.tracking import RunSearch
 from cloud_ml.usecases.tracking import checks, registry_checks
@@ -118,6 +119,7 @@ def job_arguments(data: bytes) -> None:
 
 @target(
     "api.mlflow.fields",
+    "models.tracking.run_keys",
     "usecases.tracking.checks",
     seeds=['{"key": "loss", "value": "NaN", "step": "5"}', '{"key": "../a", "value": 1e400}',
            '{"tags": [{"key": "a", "value": "b"}, {"key": "a", "value": "c"}]}', "[]", "{"],
@@ -129,7 +131,7 @@ def request_fields(data: bytes) -> None:
     with contextlib.suppress(InvalidRequest):
         fields = RequestFields.read(request, data)
         for read in (
-            lambda: checks.check_key("key", fields.text("key")),
+            lambda: check_key("key", fields.text("key")),
             lambda: fields.number("value"),
             lambda: fields.integer("step", 0),
             lambda: checks.check_pairs("tags", fields.pairs("tags", most=5), 100),

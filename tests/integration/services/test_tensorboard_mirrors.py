@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from cloud_ml.models.tracking.tensorboard import NewTensorBoard
 from support.browser import FETCH, Browser
 from support.event_files import TUNED
 from support.gateway_process import free_port
@@ -98,3 +99,29 @@ def arguments_of(process: Path) -> list[bytes]:
         return (process / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def test_copies_stay_below_the_disk_limit(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A TensorBoard that has more than jobs may have would be ended, again and again."""
+    with serving(
+        (folder := tmp_path_factory.mktemp("limit")),
+        CLOUDML_APPLICATIONS_PORT=free_port(),
+        CLOUDML_APPLICATIONS_MIRROR="true",
+        CLOUDML_ENGINE_DEFAULT_DISK="64M",
+        CLOUDML_ENGINE_DISK_PERIOD_S="0.2",
+    ) as server:
+        storage, boards = server.client().storage, server.client().tensorboards
+        (file := folder / "content").write_bytes(bytes(24 << 20))
+        for number in range(4):
+            storage.upload_file(file, f"fds://cloudml/large/{number}/events.out.tfevents.{number}")
+        boards.create(NewTensorBoard(name="large", logdir="fds://cloudml/large/"))
+
+        def log() -> str:
+            return server.cli("tensorboard", "logs", "large").out
+
+        eventually(lambda: "not all are shown" in log(), "the limit is reached", limit_s=90)
+        assert "copies of event files may take 53687091 bytes" in log()
+        # The copies were made: what is ended for its disk is ended within a few periods.
+        eventually(lambda: requests(server)["list"] >= 4, "it looks again", limit_s=60)
+        assert boards.describe("large").phase == "Running"
+        assert "DiskQuotaExceeded" not in str(boards.events("large"))

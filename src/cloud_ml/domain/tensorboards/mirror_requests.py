@@ -35,6 +35,15 @@ class ReadFile:
 
 
 MirrorRequest = ListFiles | ReadFile
+_ENDINGS = (".tsv", ".bytes", "projector_config.pbtxt", "sprite.png")
+
+
+def is_shown(path: str) -> bool:
+    """Whether TensorBoard or one of its plug-ins reads a file of that path: checkpoints and models
+    may lie beside the files that are shown.
+    """
+    *folders, name = path.split("/")
+    return "tfevents" in name or "plugins" in folders or name.endswith(_ENDINGS)
 
 
 def parse_request(line: bytes, sources: int) -> MirrorRequest:

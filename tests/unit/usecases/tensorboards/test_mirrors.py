@@ -16,9 +16,15 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.controller import tensorboard_mirrors
 from cloud_ml.controller.tensorboard_mirrors import TensorBoardMirrors
 from cloud_ml.domain.tensorboards import spec as tensorboard_spec
-from cloud_ml.domain.tensorboards.mirror_requests import ListFiles, ReadFile, parse_request
+from cloud_ml.domain.tensorboards.mirror_requests import (
+    ListFiles,
+    ReadFile,
+    is_shown,
+    parse_request,
+)
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD, TensorBoardRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import InvalidRequest, Unavailable
@@ -26,8 +32,10 @@ from cloud_ml.models.tracking.tensorboard import TENSORBOARDS
 from cloud_ml.observability.metrics import Metrics
 from cloud_ml.tensorboard import __main__ as program
 from cloud_ml.tensorboard import mirror as sandbox
-from cloud_ml.tensorboard.mirror import Mirror, Piece, RemoteFile, Server, is_shown
+from cloud_ml.tensorboard.copies import FileKey
+from cloud_ml.tensorboard.mirror import Mirror, Piece, RemoteFile, Server, is_safe
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.tensorboards import source_files
 from cloud_ml.usecases.tensorboards.source_files import PIECE, SourceFiles
 from support.platform import Served
 
@@ -192,8 +200,7 @@ async def test_what_is_no_longer_the_organisations_is_not_read(scene: Scene) -> 
     await scene.becomes(EVENTS, b"mine")
     storage = scene.served.platform.storage
     files, sources = SourceFiles(storage), scene.record.spec.sources
-    found = files.answer("other", sources, ReadFile(0, EVENTS, 0))
-    assert json.loads(found) == {"objects": [], "next": None}
+    assert files.answer("other", sources, ReadFile(0, EVENTS, 0)) == b"{}\n"
     assert json.loads(files.answer("other", sources, ListFiles(0, ""))) == {
         "objects": [],
         "next": None,
@@ -205,17 +212,17 @@ async def test_no_path_leaves_the_source(scene: Scene, path: str) -> None:
     storage = scene.served.platform.storage
     storage._objects.put("cloudml", "secret", b"other")
     found = SourceFiles(storage).answer("default", scene.record.spec.sources, ReadFile(0, path, 0))
-    assert b"other" not in found
-    assert json.loads(found) == {"objects": [], "next": None}
+    assert found == b"{}\n"
 
 
-async def test_a_list_of_many_pages_is_whole(scene: Scene) -> None:
-    paths = [f"run-{number}/events.out.tfevents.{number}" for number in range(2_100)]
+async def test_a_list_of_many_pages_is_whole(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_files, "_PAGE", 100)
+    monkeypatch.setattr(sandbox, "LOOK_S", 5.0)
+    paths = [f"run-{number}/events.out.tfevents.{number}" for number in range(450)]
     for path in paths:
         scene.put(path, b"x")
-    await scene.becomes(paths[-1], b"x")
-    await scene.becomes(max(paths), b"x")
-    assert {path for path in paths if scene.copy(path) is None} == set()
+    for path in paths:
+        await scene.becomes(path, b"x")
 
 
 @pytest.mark.parametrize(
@@ -264,15 +271,16 @@ async def test_whoever_sends_rubbish_is_cut_off_and_others_are_answered(scene: S
 
 def test_copies_end_at_their_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mirror, store = Mirror(tmp_path, 1, 1_000), FakeServer()
-    mirror.folder(0).mkdir()
+    mirror.find_copies()
     store.objects = {"a.tfevents": b"a" * 600, "b.tfevents": b"b" * 600, "c.tfevents": b"c" * 300}
     mirror.update(store)  # type: ignore[arg-type]
-    assert {path.name for path in mirror.folder(0).iterdir()} == {"a.tfevents", "c.tfevents"}
+    newest = {"b.tfevents", "c.tfevents"}
+    assert {path.name for path in mirror.folder(0).iterdir()} == newest
     mirror.update(store)  # type: ignore[arg-type]
     assert capsys.readouterr().out.count("applications.mirror_bytes") == 1
-    del store.objects["a.tfevents"]
+    del store.objects["b.tfevents"]
     mirror.update(store)  # type: ignore[arg-type]
-    assert {path.name for path in mirror.folder(0).iterdir()} == {"b.tfevents", "c.tfevents"}
+    assert {path.name for path in mirror.folder(0).iterdir()} == {"a.tfevents", "c.tfevents"}
 
 
 def test_the_next_attempt_goes_on_with_the_copies(tmp_path: Path) -> None:
@@ -298,10 +306,120 @@ def test_the_next_attempt_goes_on_with_the_copies(tmp_path: Path) -> None:
 
 def test_a_path_that_cannot_be_had_here_does_not_hold_up_the_others(tmp_path: Path) -> None:
     mirror, store = Mirror(tmp_path, 1, 1 << 20), FakeServer()
-    mirror.folder(0).mkdir()
+    mirror.find_copies()
     store.objects = {"a.tfevents": b"a", "a.tfevents/b.tfevents": b"b", "c.tfevents": b"c"}
     mirror.update(store)  # type: ignore[arg-type]
     assert (mirror.folder(0) / "c.tfevents").read_bytes() == b"c"
+
+
+def test_labels_that_are_written_anew_are_copied_anew(tmp_path: Path) -> None:
+    """A table of labels may change at its beginning and be the same at its end."""
+    mirror, store = Mirror(tmp_path, 1, 1 << 20), FakeServer()
+    mirror.find_copies()
+    for label in (b"cat", b"dog", b"a longer one"):
+        store.objects = {"metadata.tsv": label + b"\n" + b"same\n" * 2_000}
+        assert mirror.update(store)  # type: ignore[arg-type]
+        assert (mirror.folder(0) / "metadata.tsv").read_bytes() == store.objects["metadata.tsv"]
+
+
+def test_a_folder_becomes_a_file_and_a_file_a_folder(tmp_path: Path) -> None:
+    mirror, store = Mirror(tmp_path, 1, 1 << 20), FakeServer()
+    mirror.find_copies()
+    for path in ("a.tfevents/x/b.tfevents", "a.tfevents", "a.tfevents/b.tfevents", "c.tfevents"):
+        store.objects = {path: b"one"}
+        mirror.update(store)  # type: ignore[arg-type]
+        there = [one for one in mirror.folder(0).rglob("*") if one.is_file()]
+        assert [str(one.relative_to(mirror.folder(0))) for one in there] == [path]
+    assert [one.name for one in mirror.folder(0).iterdir()] == ["c.tfevents"], "no empty folder"
+
+
+def test_nothing_more_is_read_when_nobody_looks_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, store = Mirror(tmp_path, 1, 1 << 20), FakeServer()
+    mirror.find_copies()
+    store.objects = {f"{number}.tfevents": b"x" for number in range(50)}
+
+    def look_away() -> None:
+        if store.reads == 3:
+            monkeypatch.setattr(sandbox, "ATTENTION_S", -1.0)
+
+    store.before_read = look_away
+    assert not mirror.update(store)  # type: ignore[arg-type]
+    assert store.reads == 4
+    newest = sorted(one.name for one in mirror.folder(0).iterdir())
+    assert newest == ["46.tfevents", "47.tfevents", "48.tfevents", "49.tfevents"]
+
+
+def test_changes_are_asked_for_again_while_much_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, store = Mirror(tmp_path, 1, 1 << 20), FakeServer()
+    mirror.find_copies()
+    store.objects = {f"{number}.tfevents": b"x" for number in range(9)}
+    monkeypatch.setattr(sandbox, "LOOK_S", -1.0)
+    assert not mirror.update(store)  # type: ignore[arg-type]
+    monkeypatch.setattr(sandbox, "LOOK_S", 60.0)
+    store.objects["late.tfevents"] = b"late"
+    assert mirror.update(store)  # type: ignore[arg-type]
+    assert len(list(mirror.folder(0).iterdir())) == 10
+
+
+def test_the_next_attempt_reads_nothing_of_what_has_not_changed(tmp_path: Path) -> None:
+    store = FakeServer()
+    store.objects = {f"{number}/a.tfevents": b"x" * number for number in range(1, 20)}
+    store.objects["meta.tsv"] = b"labels"
+    first = Mirror(tmp_path, 1, 50_000)
+    first.find_copies()
+    assert first.update(store)  # type: ignore[arg-type]
+    first._copies.save()
+    with (tmp_path / "0" / "7" / "a.tfevents").open("ab") as file:
+        file.write(b"half of what was written when it was killed")
+    store.reads = 0
+    second = Mirror(tmp_path, 1, 50_000)
+    second.find_copies()
+    assert second.update(store)  # type: ignore[arg-type]
+    assert store.reads == 2, "the one that is not as it was: its end, and then all of it"
+    copies = {path: (tmp_path / "0" / path).read_bytes() for path in store.objects}
+    assert copies == store.objects
+
+
+def test_copies_beyond_a_lower_limit_are_removed(tmp_path: Path) -> None:
+    store = FakeServer()
+    store.objects = {"a.tfevents": b"a" * 900, "b.tfevents": b"b" * 90}
+    for limit, names in ((1_000, {"a.tfevents", "b.tfevents"}), (100, {"b.tfevents"})):
+        mirror = Mirror(tmp_path, 1, limit)
+        mirror.find_copies()
+        mirror.update(store)  # type: ignore[arg-type]
+        assert {one.name for one in mirror.folder(0).iterdir()} == names
+
+
+async def test_a_peer_that_takes_nothing_leaves_no_connection_behind(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks until the kernel's buffers are full, then sends what is no request."""
+    monkeypatch.setattr(tensorboard_mirrors, "_LONGEST_PAUSE_S", 0.01)
+    scene.mirrors.drop(scene.record.key.uid)
+    scene.put(EVENTS, b"x" * 60_000)
+    path = Path(sandbox.SOCKET)
+    path.unlink()
+    question = json.dumps({"read": 0, "path": EVENTS, "start": 0}).encode() + b"\n"
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as peers:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(20)
+        await asyncio.sleep(0)
+        scene.mirrors.show(scene.record)
+        before = _count_descriptors()
+        for _ in range(8):  # it connects again when the connection before is over
+            peer, _ = await asyncio.to_thread(listener.accept)
+            peers.enter_context(peer)
+            peer.sendall(4 * question + b"rubbish\n")
+        assert _count_descriptors() - before <= 8 + 2, "eight of them are the peer's"
+
+
+def _count_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_any_history_of_writes_ends_in_the_same_bytes(tmp_path: Path) -> None:
@@ -309,7 +427,7 @@ def test_any_history_of_writes_ends_in_the_same_bytes(tmp_path: Path) -> None:
     luck = random.Random(7)
     for round_ in range(40):
         mirror, store = Mirror(tmp_path / str(round_), 1, 1 << 30), FakeServer()
-        mirror.folder(0).mkdir(parents=True)
+        mirror.find_copies()
         names = [f"{name}.tfevents" for name in "abc"]
 
         def change(store: FakeServer = store, names: list[str] = names) -> None:
@@ -341,15 +459,16 @@ class FakeServer:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.before_read: Any = lambda: None
-        self.read_bytes = 0
+        self.read_bytes = self.reads = 0
 
     def files(self, source: int) -> Iterator[RemoteFile]:
-        for path, content in list(self.objects.items()):
-            yield RemoteFile(path, len(content), _etag(content))
+        for at, (path, content) in enumerate(list(self.objects.items())):
+            yield RemoteFile(source, path, len(content), _etag(content), at)
 
-    def read(self, source: int, path: str, start: int) -> Piece | None:
+    def read(self, key: FileKey, start: int) -> Piece | None:
         self.before_read()
-        content = self.objects.get(path)
+        self.reads += 1
+        content = self.objects.get(key.path)
         if content is None:
             return None
         piece = content[start : start + 5_000]
@@ -363,9 +482,11 @@ def _etag(content: bytes) -> str:
 
 def test_what_tensorboard_reads_is_shown() -> None:
     shown = ["events.out.tfevents.1", "a/plugins/profile/1/host.xplane.pb", "a/metadata.tsv",
-             "projector_config.pbtxt"]  # fmt: skip
-    hidden = ["a/model.ckpt", "", "a/../b.tfevents", "/b.tfevents", "a/"]
+             "projector_config.pbtxt", "a/sprite.png"]  # fmt: skip
+    hidden = ["a/model.ckpt", "", "a/"]
     assert [path for path in shown + hidden if is_shown(path)] == shown
+    leaving = ["a/../b.tfevents", "/b.tfevents", "..", "a//b", "a\0b"]
+    assert not [path for path in leaving if is_safe(path)]
 
 
 def test_both_halves_have_the_same_names() -> None:
@@ -379,4 +500,4 @@ def test_an_answer_that_is_cut_is_no_content() -> None:
         there.sendall(b'{"size": 8, "etag": "e", "length": 8}\n1234')
         there.shutdown(socket.SHUT_WR)
         with contextlib.closing(Server(here)) as server, pytest.raises(ConnectionError):
-            server.read(0, "a", 0)
+            server.read(FileKey(0, "a"), 0)
