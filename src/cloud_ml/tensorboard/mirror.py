@@ -62,6 +62,7 @@ class Mirror:
         self._copies = Copies(root)
         self._retry_at: dict[FileKey, float] = {}
         self._is_full = False
+        self._deadline = 0.0
         self._requested = threading.Event()
         self._last_request = time.monotonic()
 
@@ -121,6 +122,10 @@ class Mirror:
     def _somebody_looks(self) -> bool:
         return time.monotonic() - self._last_request <= ATTENTION_S
 
+    def _has_to_stop(self) -> bool:
+        """Whether changes have to be asked for again, or nobody looks any more."""
+        return time.monotonic() > self._deadline or not self._somebody_looks()
+
     def update(self, server: Server) -> bool:
         """Copy what has changed, the newest files first. Returns whether that was all; what is left
         waits for the next call, so that changes of the others are noticed.
@@ -129,18 +134,18 @@ class Mirror:
             OSError: The server does not answer.
             ValueError: What it answers is no answer.
         """
-        begin, changed = time.monotonic(), list[RemoteFile]()
+        self._deadline, changed = time.monotonic() + LOOK_S, list[RemoteFile]()
         for source in range(self._sources):
             changed += self._find_changed(source, server)
         for file in sorted(changed, key=lambda one: one.modified, reverse=True):
-            if time.monotonic() - begin > LOOK_S or not self._somebody_looks():
+            if self._has_to_stop():
                 return False
             try:
                 self._copy(server, file)
             except LocalError:  # a full disk; a path that cannot be had here
                 self._retry_at[file.key] = time.monotonic() + _RETRY_S
         self._copies.save(every_s=_SAVE_S)
-        return True
+        return not self._has_to_stop()  # the last file may not be whole
 
     def _find_changed(self, source: int, server: Server) -> list[RemoteFile]:
         """The files of which there is no copy of this version. Copies of files that are gone go."""
@@ -189,7 +194,7 @@ class Mirror:
             if have >= piece.size:
                 self._copies.complete(key, piece.etag)
                 return
-            if not more or not self._somebody_looks():
+            if not more or self._has_to_stop():
                 return
 
     def _copy_whole(self, server: Server, key: FileKey) -> None:

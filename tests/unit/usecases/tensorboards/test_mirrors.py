@@ -365,6 +365,25 @@ def test_changes_are_asked_for_again_while_much_is_copied(
     assert len(list(mirror.folder(0).iterdir())) == 10
 
 
+def test_a_large_file_is_copied_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, store = Mirror(tmp_path, 1, 1 << 20), FakeServer()
+    mirror.find_copies()
+    store.objects = {"a.tfevents": bytes(range(250)) * 100, "b.tfevents": b"b"}
+
+    def be_slow() -> None:
+        monkeypatch.setattr(mirror, "_deadline", -1.0)
+
+    store.before_read = be_slow
+    sizes = []
+    while not mirror.update(store):  # type: ignore[arg-type]
+        sizes.append((mirror.folder(0) / "a.tfevents").stat().st_size if sizes else 0)
+    assert len(set(sizes)) > 5
+    copies = {path: (mirror.folder(0) / path).read_bytes() for path in store.objects}
+    assert copies == store.objects
+
+
 def test_the_next_attempt_reads_nothing_of_what_has_not_changed(tmp_path: Path) -> None:
     store = FakeServer()
     store.objects = {f"{number}/a.tfevents": b"x" * number for number in range(1, 20)}
