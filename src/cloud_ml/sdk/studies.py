@@ -21,6 +21,7 @@ from cloud_ml.models.studies.study import (
     Study,
     StudyExtension,
     registered_trial,
+    source_of,
     why_other,
 )
 from cloud_ml.sdk.ask_tell import LocalStudy
@@ -314,8 +315,9 @@ class Studies(Resources[NewStudy, Study]):
         return self._transport.ask(StudyCurves, Request("GET", path, query=query))
 
     def register(self, name: str, model: str, *, number: int | None = None) -> RegisteredTrial:
-        """Register the outputs of a trial as the next version of a model, as MLflow's client sees it.
-        The model is made if there is none.
+        """Register the results of a trial as the next version of a model, as MLflow's client sees it.
+        They are in its folder if the study's job has an ``output_path``, else the stored outputs of
+        its job. The model is made if there is none.
 
         Args:
             name: The study.
@@ -323,15 +325,16 @@ class Studies(Resources[NewStudy, Study]):
             number: The trial; the best one by default.
 
         Raises:
-            InvalidRequest: There is no such trial, none is the best, or it keeps no outputs.
+            InvalidRequest: There is no such trial, none is the best, or it has left no outputs.
         """
         trial = registered_trial(self.describe(name), number)
         job = self._transport.json(Request("GET", f"/api/v1/jobs/{segment(trial.job)}"))
+        source = source_of(trial, job)
         with contextlib.suppress(AlreadyExists):
             self._tell_mlflow("registered-models/create", {"name": model})
         made = self._tell_mlflow(
             "model-versions/create",
-            {"name": model, "source": trial.output_path, "run_id": job["uid"]},
+            {"name": model, "source": source, "run_id": job["uid"]},
         )
         version = made["model_version"]
         return RegisteredTrial(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +22,13 @@ from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.jobs.defaults import name_for
 from cloud_ml.cli.jobs.launchers import check_no_launcher
-from cloud_ml.cli.jobs.submit_arguments import SubmitCommand, ends_with_code, given_behind
+from cloud_ml.cli.jobs.submit_arguments import (
+    SubmitCommand,
+    ends_with_code,
+    environment_options,
+    given_behind,
+    given_pairs,
+)
 from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.options.numbers import Number, WholeNumber
 from cloud_ml.cli.session import Session, pass_session
@@ -65,6 +73,16 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 @click.option("-F", "--framework", metavar="NAME", help="Such as tensorflow; else detected.")
 @click.option("-c", "--cpu_limit", metavar="CORES", help="CPU limit of a trial, such as 0.5.")
 @click.option("-M", "--memory_limit", metavar="SIZE", help="Memory limit of a trial.")
+@click.option(
+    "--output-path",
+    "output_path",
+    cls=Option,
+    aliases=("--output_path",),
+    metavar="URI",
+    help="Where trials write results, each into URI/NUMBER: sets CLOUDML_OUTPUT_PATH, and "
+    "--output_path if your code has it.",
+)
+@environment_options
 @click.option(
     "-s",
     "--space",
@@ -169,6 +187,10 @@ def submit(
     words: tuple[str, ...],
     named: str | None,
     file: str | None,
+    output_path: str | None,
+    environment: tuple[str, ...],
+    environment_files: tuple[Path, ...],
+    labels: tuple[str, ...],
     watch: bool,
     output: str | None,
     **options: Any,
@@ -193,6 +215,9 @@ def submit(
             raise click.UsageError("arguments are given with -a and behind --; give them once")
         options["job_args"] = arguments
     new = study_of(file, name, options)
+    job: dict[str, Any] = {} if output_path is None else {"output_path": output_path}
+    job |= given_pairs(new.job, environment, labels, environment_files)
+    new = replace(new, job={**new.job, **job})
     try:
         study = _send(session, new)
     except AlreadyExists as error:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
-from cloud_ml.models.fields import names_near
+from cloud_ml.models.fields import LIMIT_ALIASES, names_near
+from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.models.resource import ResourceType, ResourceView
 
 _ALIASES = {
+    **{one.name: f"job.{one.name}" for one in fields(TrainJob)},
+    **{word: f"job.{name}" for word, name in LIMIT_ALIASES.items()},
     "parallelTrialCount": "parallel", "parallel_trial_count": "parallel", "n_jobs": "parallel",
     "max_concurrent_trials": "parallel", "max_concurrent": "parallel",
     "maxTrialCount": "max_trials", "max_trial_count": "max_trials", "n_trials": "max_trials",
@@ -32,7 +35,7 @@ _ALIASES = {
     "checkpoints": "keep_checkpoints", "checkpoint_policy": "keep_checkpoints",
     "pass": "parameters_as", "constraint": "constraints", "constraints_func": "constraints",
 }  # fmt: skip
-"""Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
+"""Fields of the job of a study; words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
 
 ALGORITHMS = (
     "auto", "cma-es", "ehvi", "gp", "grid", "nsga2", "pbt", "qmc", "random", "tpe",
@@ -307,8 +310,16 @@ def registered_trial(study: Study, number: int | None) -> Trial:
     """The trial whose outputs are to be registered; without a number the best one.
 
     Raises:
-        InvalidRequest: There is none, or it keeps no outputs.
+        InvalidRequest: There is none, or it is of a local study, whose trials are no jobs.
     """
+    if study.local:
+        raise InvalidRequest(
+            f"trials of {study.name} keep no outputs, as a loop of your own runs them",
+            field="name",
+            value=study.name,
+            allowed="a study whose trials are jobs",
+            hint="Register what your loop has stored: model_registry.create_version(MODEL, URI).",
+        )
     known = {trial.number: trial for trial in study.trials}
     if number is not None:
         if number not in known:
@@ -321,13 +332,30 @@ def registered_trial(study: Study, number: int | None) -> Trial:
         raise refuse("number", None, f"one of {front}" if front else "a completed trial")
     if found.state not in ("Completed", "EarlyStopped"):
         raise refuse("number", found.number, f"a trial that has completed; it is {found.state}")
-    if found.output_path is None or study.local:
-        raise InvalidRequest(
-            f"trials of {study.name} keep no outputs, as its job has no output_path",
-            field="output_path",
-            hint="Give the job of the study an output_path.",
-        )
     return found
+
+
+def source_of(trial: Trial, job: Mapping[str, Any]) -> str:
+    """The folder with the results of a trial: its own, else the stored outputs of its job.
+
+    Args:
+        trial: The trial.
+        job: The description of its job.
+
+    Raises:
+        InvalidRequest: There is none.
+    """
+    stored = job.get("outputs") or {}
+    if source := trial.output_path or stored.get("uri"):
+        return str(source)
+    raise InvalidRequest(
+        f"the trial {trial.number} ({trial.job}) has left no outputs",
+        field="number",
+        value=trial.number,
+        allowed="a trial that has left outputs",
+        hint="Have the code write its model into the working folder, or give the job of the study "
+        "an output_path: cloudml hp submit … --output-path fds://BUCKET/PATH",
+    )
 
 
 def shown_parameters(parameters: Mapping[str, Any]) -> str:

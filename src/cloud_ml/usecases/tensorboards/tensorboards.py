@@ -13,7 +13,7 @@ from cloud_ml.auth.application_tickets import make_ticket
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import resources_of
 from cloud_ml.domain.records import Event
-from cloud_ml.domain.studies.spec import STUDY, trial_name
+from cloud_ml.domain.studies.spec import STUDY, StudyRecord, trial_name
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.tensorboards.spec import (
     TENSORBOARD,
@@ -44,6 +44,8 @@ TensorBoardResource = Resource[NewTensorBoard, TensorBoard, TensorBoardSpec, Wor
 OPEN_PATH = "/-/cloudml/open"
 """See ``gateway.applications``."""
 MOST_JOBS = 100
+MOST_TRIALS = 1000
+"""Of a study whose trials are shown by their outputs. Each is two arguments of the program."""
 
 
 def label_of(uid: str) -> str:
@@ -175,7 +177,7 @@ class _Sources:
             InvalidRequest: The job or study has no folder.
         """
         if spec.study:
-            found = [self._of_study(org, spec.study)]
+            found = self._of_study(org, spec.study)
         elif spec.jobs:
             found = [self._of_job(org, job) for job in spec.jobs]
         else:
@@ -204,12 +206,51 @@ class _Sources:
             )
         return RunSource(_check_uri("jobs", f"the job {name}", uri), name)
 
-    def _of_study(self, org: str, name: str) -> RunSource:
+    def _of_study(self, org: str, name: str) -> list[RunSource]:
         record = self._store.find(STUDY, org, name)
         if record is None:
             raise NotFound(f"there is no study {name}", field="study", value=name)
-        uri = _check_uri("study", f"the job of the study {name}", record.spec.job.output_path)
-        return RunSource(uri, trial_name(name, 0).removesuffix("0"), each_child=True)
+        if uri := record.spec.job.output_path:
+            _check_uri("study", f"the job of the study {name}", uri)
+            return [RunSource(uri, trial_name(name, 0).removesuffix("0"), each_child=True)]
+        return self._of_trials(org, record)
+
+    def _of_trials(self, org: str, study: StudyRecord) -> list[RunSource]:
+        """The stored outputs of the trials that have ended by now."""
+        name = study.key.name
+        if study.spec.local:
+            raise _no_folder(
+                "study",
+                f"the trials of the study {name} are no jobs: a loop of your own runs them",
+                "Name the folder that the loop writes to: "
+                "cloudml tensorboard create NAME -l fds://BUCKET/PATH",
+            )
+        names = [trial_name(name, one.number) for one in study.status.trials if one.over]
+        if len(names) > MOST_TRIALS:
+            raise _no_folder(
+                "study",
+                f"{len(names)} trials of the study {name} have ended, and its job has no output_path",
+                f"So many can be shown with an output_path of the job. Without one, name up to "
+                f"{MOST_JOBS} jobs: cloudml tensorboard create NAME -j {names[0]} -j {names[1]}",
+            )
+        jobs = [self._store.find(TRAIN_JOB, org, each) for each in names]
+        found = [
+            RunSource(job.status.outputs.uri, job.key.name)
+            for job in jobs
+            if job is not None
+            and job.parent is not None
+            and job.parent.uid == study.key.uid  # another job may have had the name
+            and job.status.outputs is not None
+        ]
+        if not found:
+            raise _no_folder(
+                "study",
+                f"no trial of the study {name} has stored outputs, and its job has no output_path",
+                "Event files in the working folder of a trial can be shown when it has ended. To "
+                "see them while it runs, give the job of the study an output_path, and write them "
+                "there: cloudml hp submit … --output-path fds://BUCKET/PATH",
+            )
+        return found
 
 
 def _check_uri(field: str, who: str, uri: str | None) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
 from cloud_ml.cli.studies.documents import changes_of, study_of
 from cloud_ml.cli.studies.submit import read_words, submit
+from cloud_ml.errors import AlreadyExists
 from cloud_ml.models.studies.study import shown_parameters
 
 if TYPE_CHECKING:
+    from support.fake_api import FakeApi
+    from support.fake_server import Reply, Seen
     from unit.cli.conftest import Run
 
 _KATIB = """
@@ -63,6 +66,44 @@ def test_a_parameter_that_no_file_of_the_code_mentions_is_named(
     assert "mentions" not in offline(*words).stderr
     said = offline(*words, "-s", "learning_rat=1,2", "-s", "rate=1,2").stderr
     assert f"no file of {code} mentions learning_rat, rate." in said
+
+
+def test_options_of_the_job_go_to_the_job(
+    run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sent: list[dict[str, Any]] = []
+
+    def on_studies(seen: Seen) -> Reply:
+        sent.append(seen.document)
+        raise AlreadyExists("there is a study rates")
+
+    monkeypatch.setattr(api, "on_studies", on_studies, raising=False)
+    (tmp_path / "study.yaml").write_text(
+        "name: rates\njob: {module_name: task, trainer_uri: 'fds://cloudml/a', output_path: "
+        "'fds://cloudml/x', environment: {A: '1', B: '2'}}\nspace: {lr: [1, 2]}\n"
+    )
+    result = run(
+        "hp", "submit", "-f", str(tmp_path / "study.yaml"), "--output-path", "fds://cloudml/out",
+        "-e", "B=3", "--env", "C=4", "--label", "team=blue",
+    )  # fmt: skip
+    assert "there is a study rates" in result.stderr
+    (document,) = sent
+    assert document["job"] == {
+        "module_name": "task",
+        "trainer_uri": "fds://cloudml/a",
+        "output_path": "fds://cloudml/out",
+        "environment": {"A": "1", "B": "3", "C": "4"},
+        "labels": {"team": "blue"},
+    }
+
+
+def test_a_field_of_the_job_at_the_top_of_a_study_file_is_named_below_job(
+    offline: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(_STUDY + "output_path: fds://cloudml/out\n")
+    said = offline("hp", "submit", "-f", str(file)).stderr
+    assert "output_path is not a known field; did you mean job.output_path?" in said
 
 
 def test_a_study_of_options_needs_no_file() -> None:

@@ -23,6 +23,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import MetricLimits
 from cloud_ml.domain.studies.spec import STUDY
+from cloud_ml.domain.workloads.outputs import StoredOutputs
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
@@ -54,6 +55,7 @@ class World:
         self.served = served
         self.endpoint = endpoint
         self.studies = client.resources(STUDIES)
+        self.tensorboards = client.tensorboards
         self.tuner = Tuner()
         self.controller: StudyController | None = None
         self._leading: asyncio.Task[None] | None = None
@@ -123,7 +125,13 @@ class World:
             limits=MetricLimits(),
         )
 
-    async def end(self, number: int, phase: Phase, value: float | None = None) -> None:
+    async def end(
+        self,
+        number: int,
+        phase: Phase,
+        value: float | None = None,
+        outputs: StoredOutputs | None = None,
+    ) -> None:
         """Have a trial's job end, after it reported a value."""
         (job,) = await self.jobs(number)
         if value is not None:
@@ -132,7 +140,8 @@ class World:
         starts = [Phase.STARTING] if now is Phase.QUEUED else []
         stops = [Phase.STOPPING] if phase is Phase.STOPPED else []
         for each in (*starts, Phase.RUNNING, *stops, phase):
-            self.served.move(job.key.uid, each, message="its end")
+            left = outputs if each is phase else None
+            self.served.move(job.key.uid, each, message="its end", outputs=left)
 
     async def until(self, true: Callable[[Study], bool]) -> Study:
         """The study, once it is so."""
@@ -322,7 +331,8 @@ async def test_an_algorithm_of_another_tuner_is_translated(world: World) -> None
     ("word", "ours"),
     [("maxTrialCount", "max_trials"), ("n_trials", "max_trials"), ("n_jobs", "parallel"),
      ("pruner", "stopper"), ("sampler", "algorithm"), ("time_budget_s", "max_time"),
-     ("search_space", "space"), ("direction", "objective")],
+     ("search_space", "space"), ("direction", "objective"), ("output_path", "job.output_path"),
+     ("trainer_uri", "job.trainer_uri"), ("env", "job.environment")],
 )  # fmt: skip
 async def test_fields_of_other_tuners_are_answered_with_ours(
     world: World, word: str, ours: str

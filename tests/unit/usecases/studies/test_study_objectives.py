@@ -10,9 +10,12 @@ import pytest
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import MetricLimits
 from cloud_ml.domain.studies.spec import STUDY
+from cloud_ml.domain.tensorboards.spec import TENSORBOARD
+from cloud_ml.domain.workloads.outputs import StoredOutputs
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.studies.study import NewStudy
+from cloud_ml.models.tracking.tensorboard import NewTensorBoard
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 from unit.usecases.studies.test_studies import JOB
@@ -109,7 +112,13 @@ async def test_what_takes_one_objective_is_refused(
         await world.studies.create(NewStudy(**{**new, **fields}))
 
 
-async def _end(world: World, number: int, **values: float) -> None:  # noqa: F811
+async def _end(
+    world: World,  # noqa: F811
+    number: int,
+    *,
+    outputs: StoredOutputs | None = None,
+    **values: float,
+) -> None:
     (job,) = await world.jobs(number)
     if values:
         world.served.store.metrics.append(
@@ -120,7 +129,7 @@ async def _end(world: World, number: int, **values: float) -> None:  # noqa: F81
             after=FilePosition("file", 10),
             limits=MetricLimits(),
         )
-    await world.end(number, Phase.SUCCEEDED)
+    await world.end(number, Phase.SUCCEEDED, outputs=outputs)
 
 
 async def test_a_job_that_lacks_one_metric_is_told_which(world: World) -> None:  # noqa: F811
@@ -175,3 +184,46 @@ async def test_the_outputs_of_the_best_trial_become_versions_of_a_model(world: W
     assert (await world.loops.register("rates", "digits", number=0)).version == "2"
     with pytest.raises(InvalidRequest, match="number is 7; allowed is a trial of rates: 0 to 1"):
         await world.loops.register("rates", "digits", number=7)
+
+
+async def test_stored_outputs_of_a_trial_become_a_version_where_it_has_no_folder(
+    world: World,  # noqa: F811
+) -> None:
+    job = {key: value for key, value in JOB.items() if key != "output_path"}
+    new = NewStudy(
+        name="rates", job={**job, "check_uris": False}, space={"x": [1, 2]}, max_trials=2,
+        parallel=2,
+    )  # fmt: skip
+    await world.studies.create(new)
+    left = StoredOutputs("fds://cloudml/.outputs/rates-hp-1-u", files=1)
+    await _end(world, 0, loss=0.5)
+    await _end(world, 1, outputs=left, loss=0.25)
+    await world.until(lambda study: study.phase == "Completed")
+    made = await world.loops.register("rates", "digits")
+    assert (made.version, made.source, made.job) == ("1", left.uri, "rates-hp-1")
+    with pytest.raises(InvalidRequest, match=r"trial 0 \(rates-hp-0\) has left no outputs") as no:
+        await world.loops.register("rates", "digits", number=0)
+    assert "--output-path fds://" in (no.value.hint or "")
+    board = NewTensorBoard(name="curves", study="rates")
+    created = await world.tensorboards.create(board)
+    record = world.served.store.get(TENSORBOARD, created.uid)
+    assert record is not None
+    assert record.spec.workload.program.arguments[1:] == (
+        "--name=rates-hp-1", f"--folder={left.uri}",
+    )  # fmt: skip
+
+
+async def test_a_study_without_outputs_has_no_tensorboard_and_is_told_how(
+    world: World,  # noqa: F811
+) -> None:
+    job = {key: value for key, value in JOB.items() if key != "output_path"}
+    new = NewStudy(
+        name="rates", job={**job, "check_uris": False}, space={"x": [1, 2]}, max_trials=2
+    )
+    await world.studies.create(new)
+    with pytest.raises(InvalidRequest, match="no trial of the study rates has stored") as none:
+        await world.tensorboards.create(NewTensorBoard(name="curves", study="rates"))
+    assert "cloudml hp submit … --output-path fds://" in (none.value.hint or "")
+    await world.studies.create(NewStudy(name="loop", space={"x": [1, 2]}, local=True))
+    with pytest.raises(InvalidRequest, match="the trials of the study loop are no jobs"):
+        await world.tensorboards.create(NewTensorBoard(name="curves", study="loop"))
