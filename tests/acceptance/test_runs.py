@@ -123,9 +123,12 @@ def test_a_run_without_a_job_is_shown_by_its_name(
     assert (unclear.code, "several runs have the name 'from-a-laptop'" in unclear.err) == (1, True)
     assert other["run"]["info"]["run_id"] in unclear.err
     assert "several runs" in server.cli("runs", "delete", "from-a-laptop").err
+    assert post("create", experiment_id="0", run_name="at-home", start_time=3)
+    assert "several runs" in server.cli("runs", "compare", "from-a-laptop", "at-home").err
     assert server.cli("runs", "delete", other["run"]["info"]["run_id"]).good()
     assert f"({uid})" in server.cli("runs", "delete", "from-a-laptop").good().err
-    assert "there is no job nowhere" in server.cli("runs", "metrics", "nowhere").err
+    for words in (("metrics",), ("describe",), ("delete",), ("wait",)):
+        assert "there is no run Nowhere" in server.cli("runs", *words, "Nowhere").err
     experiments = server.cli("runs", "experiments").good().out.splitlines()
     assert ["Default", "0", "-"] in [line.split() for line in experiments]
 

@@ -491,3 +491,21 @@ async def test_who_signs_gets_no_credential_for_parts(served: Served, run: str) 
     path = f"{PARTS}/create/{run}/artifacts"
     answer = await served.admin.call("POST", path, {"path": "a", "num_parts": 1})
     assert [one["headers"] for one in answer.json()["credentials"]] == [{}]
+
+
+async def test_runs_without_a_job_are_compared_by_their_names(served: Served, run: str) -> None:
+    other = await ask(served, "/runs/create", experiment_id="0", run_name="Two runs")
+    await ask(served, "/runs/log-parameter", run_id=run, key="lr", value="0.1")
+    uid = other.json()["run"]["info"]["run_id"]
+    await ask(served, "/runs/log-parameter", run_id=uid, key="lr", value="0.2")
+    answer = await served.admin.call("GET", "/api/v1/runs/compare?run=one&run=Two%20runs")
+    (lr,) = answer.json()["differences"]
+    assert (lr["name"], lr["values"]) == ("lr", ["0.1", "0.2"])
+    absent = await served.admin.call("GET", "/api/v1/runs/compare?run=one&run=Three")
+    assert (absent.status, "there is no job and no run Three" in absent.text) == (404, True)
+    strange = await served.stranger.call("GET", f"/api/v1/runs/compare?run=one&run={uid}")
+    assert strange.status == 404
+    await ask(served, "/runs/create", experiment_id="0", run_name="one")
+    several = await served.admin.call("GET", f"/api/v1/runs/compare?run=one&run={uid}")
+    assert (several.status, run in several.text) == (400, True)
+    assert "several runs have it" in several.text

@@ -1,4 +1,4 @@
-"""``cloudml jobs compare``: what jobs differ in."""
+"""``cloudml jobs compare`` and ``cloudml runs compare``: what jobs differ in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completion.candidates import job_names
+from cloud_ml.cli.completion.candidates import run_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.jobs.name_suggestions import near_names
@@ -20,7 +20,7 @@ _WIDEST = 48
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=run_names)
 @click.option(
     "-m",
     "--metric",
@@ -33,17 +33,19 @@ _WIDEST = 48
 def compare(
     session: Session, names: tuple[str, ...], *, metric: str | None, output: str | None
 ) -> None:
-    """Show what jobs differ in; changes with the largest likely effect on a metric come first.
+    """Show what jobs and other runs differ in.
+
+    Changes with the largest likely effect on a metric come first.
 
     \b
     cloudml jobs compare linear linear-2
     cloudml jobs compare linear linear-2 linear-3 --metric loss -o json
 
     Other runs of the experiment tell the effects. If there are too few, the command says so. NAME
-    is a job, or the uid of a run.
+    is the name or the uid of a job or of another run.
     """
     if len(names) < 2:
-        raise click.UsageError("name two jobs or more")
+        raise click.UsageError("name two jobs or runs, or more")
     with near_names(session):
         found = session.client.runs.compare(*names, metric=metric)
     if echo_as(output, found, (one.name for one in found.differences)):

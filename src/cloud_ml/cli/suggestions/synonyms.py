@@ -248,7 +248,6 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "workers": _TASKS,
     },
     "cloudml runs": {
-        "compare": "use: cloudml jobs compare NAME NAME, or runs list --columns NAME,…",
         "draw": "use: cloudml runs metrics NAME --name METRIC",
         "plot": "use: cloudml runs metrics NAME --name METRIC",
     },

@@ -28,7 +28,13 @@ def job_or_uid(session: Session, run: str) -> tuple[JobHandle | None, str]:
         job = session.client.get_train_job(run)
     except NotFound:
         if (uid := _uid_of_name(session, run)) is None:
-            raise
+            raise NotFound(
+                f"there is no run {run[:200]}",
+                field="run",
+                value=run[:200],
+                allowed="the name or the uid of a run or a job",
+                hint="The newest are in: cloudml runs list",
+            ) from None
         return None, uid
     return job, job.uid
 

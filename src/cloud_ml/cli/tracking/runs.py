@@ -45,6 +45,7 @@ _STATES = {
             "cloud_ml.cli.tracking.run_wait:wait",
             "Wait until runs have ended, or all of an experiment.",
         ),
+        "compare": Lazy("cloud_ml.cli.jobs.compare:compare", "Show what runs differ in."),
         "export": Lazy(f"{_STORES}:export_runs", "Export runs to a folder that MLflow reads."),
     },
 )

@@ -52,6 +52,7 @@ LEAST, MOST = 2, 10
 _MOST_METRICS, _MOST_POINTS, _MOST_DIFFERENCES = 50, 2000, 500
 _READ_TOGETHER = 20
 _SEARCH_S = 5.0
+_SHOWN = 4
 _ERROR_WORDS = ("loss", "error", "rmse", "mse", "mae")
 
 
@@ -83,10 +84,11 @@ class Comparisons:
         self._runs = runs
 
     def compare(self, org: str, names: Sequence[str], metric: str | None = None) -> RunComparison:
-        """Compare runs of an organisation, named by the names of jobs or by uids.
+        """Compare runs of an organisation, by the names of jobs or runs, or by uids.
 
         Raises:
-            InvalidRequest: There are too few or too many, or none has the metric.
+            InvalidRequest: There are too few or too many, several have a name, or none has the
+                metric.
             NotFound: There is no such run.
         """
         names = list(dict.fromkeys(names))
@@ -119,10 +121,11 @@ class Comparisons:
         """A run and what is known of it.
 
         Raises:
-            NotFound: There is no job of that name, and no run of that uid.
+            NotFound: There is no job and no run of that name or uid.
+            InvalidRequest: Several runs have the name.
         """
-        job = self._job(org, name)
-        run = self._runs.describe(org, name if job is None else job.key.uid)
+        job, uid = self._find(org, name)
+        run = self._runs.describe(org, uid)
         facts = (
             facts_of_parameters(run.params)
             if job is None
@@ -137,14 +140,25 @@ class Comparisons:
         first, second = subjects[0].job, subjects[1].job
         return ((), "") if first is None or second is None else self._code.between(first, second)
 
-    def _job(self, org: str, name: str) -> TrainJobRecord | None:
+    def _find(self, org: str, name: str) -> tuple[TrainJobRecord | None, str]:
+        """The job of that name or uid, else the run of that uid, else the only one of that name."""
         try:
-            return self._jobs.find(org, name)
+            job = self._jobs.find(org, name)
         except NotFound:
             row = self._store.tracking.run(name)
-            if row is None or row.org != org:
-                raise
-            return None
+            if row is not None and row.org == org:
+                return None, name
+        else:
+            return job, job.key.uid
+        named = (Comparison(Entity.ATTRIBUTE, "run_name", Operator.EQ, name),)
+        search = RunSearch(org, None, named, limit=_SHOWN, seconds=_SEARCH_S)
+        found = [row.uid for row in self._store.tracking.search(search).items]
+        if len(found) > 1:
+            raise common.refuse("run", name, f"a uid, as several runs have it: {', '.join(found)}")
+        if not found:
+            message = f"there is no job and no run {name[:200]}"
+            raise NotFound(message, field="job_name", value=name[:200])
+        return None, found[0]
 
     def _others(
         self, org: str, subjects: Sequence[Subject], metric: str
