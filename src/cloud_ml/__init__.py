@@ -7,9 +7,19 @@ _SDK = {
     "AsyncCloudMlClient": "cloud_ml.aio.client",
     "CloudMlClient": "cloud_ml.client",
     "ModelService": "cloud_ml.models.services.model_service",
+    "NewStudy": "cloud_ml.models.studies.study",
+    "NewTensorBoard": "cloud_ml.models.tracking.tensorboard",
     "TrainJob": "cloud_ml.models.jobs.train_job",
 }
-__all__ = ["AsyncCloudMlClient", "CloudMlClient", "ModelService", "TrainJob", "__version__"]
+__all__ = [
+    "AsyncCloudMlClient",
+    "CloudMlClient",
+    "ModelService",
+    "NewStudy",
+    "NewTensorBoard",
+    "TrainJob",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:

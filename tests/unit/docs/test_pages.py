@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import re
 import tomllib
@@ -100,6 +101,26 @@ def test_python_is_valid_and_imports_what_there_is(block: Block) -> None:
             for name in node.names:
                 there = hasattr(module, name.name) or find_spec(f"{node.module}.{name.name}")
                 assert there, f"{node.module} has no {name.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_classes_in_python_are_imported_on_the_page(page: Path) -> None:
+    """Blocks of a page go on from each other, so an import of an earlier one is enough."""
+    known = set(dir(builtins))
+    for block in blocks("python"):
+        if block.page != page:
+            continue
+        nodes = list(ast.walk(ast.parse(block.text)))
+        for node in nodes:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                known |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+            elif isinstance(node, ast.ClassDef):
+                known.add(node.name)
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        missing = {name for name in names if name[:1].isupper()} - known
+        assert not missing, f"{block}: {missing} come from nowhere"
+    called = {name for span in spans(page) for name in re.findall(r"\b(New[A-Z]\w+)\(", span)}
+    assert all(re.search(rf"import .*\b{name}\b", page.read_text("utf-8")) for name in called)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
