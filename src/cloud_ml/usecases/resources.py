@@ -66,6 +66,7 @@ class Resource(Generic[NewT, ViewT, S, T]):
             and of what was sent, and (reason, message) pairs for warnings among the events.
         fields: The view's own fields, beyond those that all resources show.
         in_list: What a list shows of a view: one without what may be large.
+        phases: All phases that one can have. A list of others is refused; without any, none is.
         has_controller: A controller removes its records when their deletion is asked for. Without
             one, they are removed at once.
     """
@@ -81,6 +82,7 @@ class Resource(Generic[NewT, ViewT, S, T]):
     record_actions: Mapping[str, RecordAction[S, T]] = field(default_factory=dict)
     fields: Callable[[Record[S, T]], Mapping[str, Any]] = _no_fields
     in_list: Callable[[ViewT], ViewT] = _as_it_is
+    phases: Collection[str] = ()
     has_controller: bool = False
 
     def view(self, record: Record[S, T]) -> ViewT:
@@ -182,14 +184,34 @@ class Resources(Generic[NewT, ViewT, S, T]):
         after: int | None = None,
         limit: int = 50,
     ) -> tuple[Sequence[ViewT], int | None]:
-        """A page of views, newest first, and the cursor of the next page."""
+        """A page of views, newest first, and the cursor of the next page.
+
+        Args:
+            scope: Whose.
+            phases: Only those in one of these, in any case; each may be several with commas.
+            after: The cursor of the page before.
+            limit: At most this many.
+
+        Raises:
+            InvalidRequest: There is no such phase.
+        """
         page: Page[Summary] = self._store.list(
-            self._kind, org=scope, indexes=phases, after=after, limit=limit
+            self._kind, org=scope, indexes=self._known(phases), after=after, limit=limit
         )
         records = (self._store.get(self._kind, line.key.uid) for line in page.items)
         resource = self._resource
         shown = [resource.in_list(resource.view(each)) for each in records if each is not None]
         return shown, page.next
+
+    def _known(self, phases: Collection[str] | None) -> Collection[str] | None:
+        if phases is None or not self._resource.phases:
+            return phases
+        known = {each.lower(): each for each in self._resource.phases}
+        words = [word.strip() for each in phases for word in each.split(",")]
+        for word in words:
+            if word.lower() not in known:
+                raise common.refuse("phase", word, ", ".join(self._resource.phases))
+        return {known[word.lower()] for word in words}
 
     def find(self, scope: str | None, name: str) -> Record[S, T]:
         """The one of that name, else of that uid. Under ``None`` only uids are unique.

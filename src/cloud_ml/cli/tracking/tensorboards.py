@@ -81,6 +81,12 @@ def open_in_browser(session: Session, *, name: str, browser: bool, output: str |
     if echo_as(output, opened, opened.url):
         return
     echo(opened.url)
+    board = client.tensorboards.describe(name)
+    if board.phase == "Queued" and board.reason != "Submitted":
+        note(
+            f"{name} waits for room, and the page stays empty until it runs: "
+            f"{board.message or board.reason}"
+        )
     host = urlsplit(client.endpoint).hostname or ""
     note("It works once, for a minute. The browser then stays signed in to this TensorBoard.")
     if opened.local and not _is_here(host):

@@ -101,13 +101,7 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
         InvalidRequest: Names the field, its value and what is allowed.
     """
     submitted, workload = spec.submitted, at_least(spec.workload)
-    several = spec.workload.task_count > 1
-    _check_cores(workload, capacity, several=several)
-    memory = quotas.together([quotas.requested_amounts(workload)]).memory_bytes or 0
-    if memory > capacity.memory_bytes:
-        most = common.format_memory(capacity.memory_bytes)
-        memory_text = _memory_of_tasks(workload) if several else submitted.memory_limit
-        raise _too_much("memory_limit", memory_text, f"at most {most}")
+    check_room(spec.workload, capacity, submitted.memory_limit)
     gpus = quotas.requested_amounts(workload).gpus or 0
     if gpus <= capacity.gpus:
         return Admitted(spec)
@@ -126,6 +120,27 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     )
     note = f"gpu_limit {submitted.gpu_limit} was ignored: there is no GPU on this server"
     return Admitted(spec.with_workload(replace(spec.workload, roles=roles)), (note,))
+
+
+def check_room(workload: WorkloadSpec, capacity: Capacity, memory: str | None = None) -> None:
+    """Refuse what has more memory or cores than there are, and would wait for ever.
+
+    Args:
+        workload: What is asked for.
+        capacity: What the engine has in all.
+        memory: The memory of one task as it was written, for the error.
+
+    Raises:
+        InvalidRequest: Names the field, its value and what is allowed.
+    """
+    several, least = workload.task_count > 1, at_least(workload)
+    _check_cores(least, capacity, several=several)
+    size = quotas.together([quotas.requested_amounts(least)]).memory_bytes or 0
+    if size > capacity.memory_bytes:
+        most = common.format_memory(capacity.memory_bytes)
+        one = memory or common.format_memory(size)
+        memory_text = _memory_of_tasks(least) if several else one
+        raise _too_much("memory_limit", memory_text, f"at most {most}")
 
 
 def _check_cores(workload: WorkloadSpec, capacity: Capacity, *, several: bool) -> None:

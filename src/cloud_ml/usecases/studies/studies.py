@@ -17,6 +17,7 @@ from cloud_ml.domain.studies.samplers import is_sampler, parse_sampler_options
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import (
     STUDY,
+    StudyPhase,
     StudyRecord,
     StudySpec,
     StudyStatus,
@@ -130,6 +131,7 @@ def study_resource(
         in_list=lambda study: replace(
             study, trials=[], best_trials=[], queued=[], dropped=[], space={}, job={}
         ),
+        phases=tuple(StudyPhase),
         has_controller=True,
     )
 

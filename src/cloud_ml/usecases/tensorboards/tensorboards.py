@@ -37,6 +37,7 @@ from cloud_ml.models.tracking.tensorboard import (
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.jobs import admission
 from cloud_ml.usecases.resources import Resource
 from cloud_ml.usecases.storage.objects import Storage
 
@@ -94,7 +95,9 @@ def tensorboard_resource(
         spec_of=_spec_of,
         first_status=lambda _: WorkloadStatus(queued_at=clock(), reason=Reason.SUBMITTED),
         complete=lambda caller, spec: spec.with_sources(sources.of(caller.org, spec)),
+        admit=lambda _caller, spec, capacity: admission.check_room(spec.workload, capacity),
         fields=lambda record: _fields(record, addresses),
+        phases=tuple(Phase),
         has_controller=True,
     )
 

@@ -56,8 +56,12 @@ async def made(served: Served, **fields: Any) -> Any:
         ({"study": "absent"}, 404, ["there is no study absent"]),
         ({"logdir": "fds://cloudml/a", "memory_limit": "much"}, 400, ["memory_limit is 'much'"]),
         ({"log_dir": "fds://cloudml/a"}, 400, ["log_dir", "logdir"]),
+        ({"logdir": "fds://cloudml/a", "memory_limit": "999G"}, 400,
+         ["memory_limit is 999G, more than this server has: at most 8G"]),
+        ({"logdir": "fds://cloudml/a", "cpu_limit": "999"}, 400,
+         ["cpu_limit is 999, more than this server has: at most 4 cores"]),
     ],
-)
+)  # fmt: skip
 async def test_what_cannot_be_shown_is_refused(
     served: Served, fields: dict[str, Any], status: int, words: list[str]
 ) -> None:
@@ -221,3 +225,16 @@ async def test_what_runs_counts_in_the_quota(served: Served) -> None:
     )
     (row,) = (await served.member.original("GET", "/cloud_ml/v1/quota?org_id=1")).json()["data"]
     assert (row["tensorboard_used"], row["total_memory_used"]) == ("1", "1.0G")
+
+
+@pytest.mark.parametrize(
+    ("path", "phase"), [(TENSORBOARDS.path, "Queued"), ("/api/v1/studies", "Completed")]
+)
+async def test_lists_of_a_state_that_there_is_not_are_refused(
+    served: Served, path: str, phase: str
+) -> None:
+    answer = await served.member.call("GET", f"{path}?phase={phase.upper()},paused")
+    assert (answer.status, answer.json()["items"]) == (200, [])
+    wrong = await served.member.call("GET", f"{path}?phase=bogus")
+    assert (wrong.status, wrong.json()["field"]) == (400, "phase")
+    assert phase in wrong.json()["allowed"]
