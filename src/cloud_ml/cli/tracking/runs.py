@@ -89,7 +89,10 @@ def runs() -> None:
 @click.option("-s", "--state", metavar="STATE,…", help="Only in these states: running, failed, …")
 @click.option("-n", "--name", metavar="NAME", help="Only with this name; 'exp*' is a beginning.")
 @click.option(
-    "--limit", type=WholeNumber(1), help="At most so many. [default: 50; with --file all]"
+    "--limit",
+    type=WholeNumber(),
+    metavar="N",
+    help="At most so many; 0 for all. [default: 50; with --file all]",
 )
 @pass_session
 def list_runs(
@@ -112,15 +115,24 @@ def list_runs(
     """
     check_form(output, file)
     names = [one.strip() for one in (columns or "").split(",") if one.strip()]
+    if limit is None:
+        limit = 0 if file else _LISTED
     found = list(
         session.client.runs.search(
             experiment,
             _with_options(text, state, name),
             order_by=order_by,
             columns=names or None,
-            limit=limit if limit or file else _LISTED,
+            limit=limit + 1 if limit else None,
         )
     )
+    shown = found[:limit] if limit else found
+    _show_runs(shown, names, output, file)
+    if len(shown) < len(found):
+        note(f"There are more than {limit}; --limit 0 shows them all.")
+
+
+def _show_runs(found: list[Run], names: list[str], output: str | None, file: str | None) -> None:
     if output in ("csv", "parquet"):
         from cloud_ml.cli.tracking.run_tables import run_table, write_table
 

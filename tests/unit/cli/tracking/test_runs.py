@@ -71,7 +71,21 @@ def test_runs_with_columns(run: Run, api: FakeApi) -> None:
     header, line = run("runs", "list", "--columns", "loss,accuracy").stdout.splitlines()
     assert header.split() == ["RUN", "EXPERIMENT", "STATE", "CREATED", "LOSS", "ACCURACY"]
     assert line.split()[-2:] == ["0.5", "-"]
-    assert api.asked_runs == {"columns": "loss,accuracy", "limit": "50"}
+    assert api.asked_runs == {"columns": "loss,accuracy", "limit": "51"}
+
+
+@pytest.mark.parametrize("form", [(), ("-o", "json"), ("-o", "csv")])
+def test_runs_that_are_not_shown_are_spoken_of(
+    run: Run, api: FakeApi, form: tuple[str, ...]
+) -> None:
+    api.jobs = {f"a{number}": make_job(f"a{number}") for number in range(51)}
+    result = run("runs", "list", *form)
+    assert "a49" in result.stdout
+    assert "a50" not in result.stdout
+    assert result.stderr == "There are more than 50; --limit 0 shows them all.\n"
+    whole = run("runs", "list", *form, "--limit", "0")
+    assert ("a50" in whole.stdout, whole.stderr) == (True, "")
+    assert run("runs", "list", *form, "--limit", "51").stderr == ""
 
 
 def test_runs_show_some_metrics_by_themselves(run: Run) -> None:
@@ -87,7 +101,7 @@ def test_options_become_a_filter(run: Run, api: FakeApi) -> None:
         "filter": f"metrics.loss < 1 AND {status} AND attributes.run_name LIKE 'exp%'",
         "experiment": "digits",
         "order_by": "metrics.loss",
-        "limit": "3",
+        "limit": "4",
     }
     for wrong in (("-s", "nothing"), ("-n", "it's")):
         assert run("runs", "list", *wrong).exit_code == 2
