@@ -103,6 +103,6 @@ def _note_new_flags(spec: Mapping[str, Any], arguments: Mapping[str, Any]) -> No
     known = [word.lstrip("-").partition("=")[0] for word in words if word.startswith("-")]
     in_file = (spec.get("environment") or {}).get(parameter_file.VARIABLE, "")
     known += parameter_file.decode_parameters(in_file) or {}
-    for name in (each.lstrip("-") for each in arguments):
+    for name in (each.lstrip("-") for each, value in arguments.items() if value is not None):
         if name not in known and (near := get_close_matches(name, known, n=1)):
             note(f"--{name} is new; the job has --{near[0]}, which stays as it is")

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 from cloud_ml.domain.tracking.arguments import FLAG
+from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec, parameter_file
 from cloud_ml.models.jobs.clone import JobClone, labels_of_copy
 from cloud_ml.models.jobs.train_job import TrainJob
 
 _BARE = ("true", "false")
+_SHOWN = 50
 
 
 def clone_job(job: TrainJob, clone: JobClone) -> TrainJob:
     """The copy that was asked for.
 
     Raises:
-        InvalidRequest: A field of the copy is wrong.
+        InvalidRequest: A field of the copy is wrong, or an argument that it is to leave out is not
+            there.
     """
     given = dict(clone.fields)
     arguments = given.pop("job_args", job.job_args)
@@ -29,6 +33,7 @@ def clone_job(job: TrainJob, clone: JobClone) -> TrainJob:
         variables[parameter_file.VARIABLE] = parameter_file.change_parameters(text, in_file)
     if flags:
         words = codec.decode(TrainJob, _document_of(job, job_args=arguments)).arguments()
+        _check_removed(words, flags)
         arguments = with_arguments(words, flags)
     kept = {name: _text(value) for name, value in variables.items() if value is not None}
     document = {
@@ -53,6 +58,24 @@ def _split_changes(
     }
     flags = {name: value for name, value in changes.items() if name.lstrip("-") not in in_file}
     return flags, in_file
+
+
+def _check_removed(words: Sequence[str], changes: Mapping[str, Any]) -> None:
+    """Refuse to leave out a flag that is not there: the copy would be the same job again."""
+    flags = words[: words.index("--")] if "--" in words else words
+    known = dict.fromkeys(filter(None, map(_flag_of, flags)))
+    for name, value in changes.items():
+        flag = name.lstrip("-")
+        if value is None and flag not in known:
+            shown = list(known)[:_SHOWN]
+            near = get_close_matches(flag, shown, n=1)
+            raise InvalidRequest(
+                f"there is no argument --{flag} to leave out",
+                field=f"arguments.{flag}",
+                value=flag,
+                allowed=", ".join(f"--{each}" for each in shown) or "none: the job has no flags",
+                hint=f"Did you mean --{near[0]}?" if near else None,
+            )
 
 
 def with_arguments(words: Sequence[str], changes: Mapping[str, Any]) -> list[str]:

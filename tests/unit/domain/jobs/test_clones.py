@@ -78,6 +78,7 @@ def test_a_copy_differs_only_in_what_is_named() -> None:
         ({"fields": {"memory": "2G"}}, "fields.memory"),
         ({"fields": {"job_name": "x"}}, "fields.job_name"),
         ({"fields": {"memory_limit": "lots"}}, "memory_limit"),
+        ({"arguments": {"lr": None}}, "arguments.lr"),
     ],
 )
 def test_what_is_wrong_is_named(wish: dict[str, Any], field: str) -> None:
@@ -97,3 +98,12 @@ def test_a_copy_changes_parameters_in_the_file_of_a_job() -> None:
     copy = clone_job(job, JobClone(job_name="b", arguments=changes))
     assert copy.environment == {"CLOUDML_PARAMETERS": '{"lr": 0.1, "name": "7", "cache": false}'}
     assert copy.job_args == ["--x", "2", "--new=3"]
+
+
+def test_a_flag_that_is_not_there_is_not_left_out_silently() -> None:
+    first = job(job_args="--rate 1 --epochs=2 -- --late")
+    with pytest.raises(InvalidRequest, match="there is no argument --rates to leave out") as no:
+        clone_job(first, JobClone(job_name="second", arguments={"--rates": None, "epochs": None}))
+    assert (no.value.allowed, no.value.hint) == ("--rate, --epochs", "Did you mean --rate?")
+    with pytest.raises(InvalidRequest, match="no argument --late"):
+        clone_job(first, JobClone(job_name="second", arguments={"late": None}))
