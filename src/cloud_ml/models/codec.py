@@ -31,6 +31,10 @@ Decoder = Callable[[Any, str], Any]
 _FieldDecoder = tuple[Decoder, Collection[type], Mapping[Any, Callable[[], Any]]]
 """What decodes a field, and what ``_as_it_is`` and ``_as_empty`` say of it."""
 
+PREPARE = "prepare"
+"""In the metadata of a field: what makes its own type of other ones that are accepted, too. It is
+called with the field's path and the value, and may refuse that.
+"""
 _TIMES = 4096
 """How many moments are kept with their text: a page of a list has a hundred, and most were in
 the one before.
@@ -201,13 +205,20 @@ def _field_decoders(kind: Any, ignore_unknown: bool) -> dict[str, _FieldDecoder]
     hints = typing.get_type_hints(kind)
     return {
         field.name: (
-            _decoder(_without_none(hints[field.name]), ignore_unknown),
+            _prepared(field, _decoder(_without_none(hints[field.name]), ignore_unknown)),
             _as_it_is(hints[field.name]),
             _as_empty(hints[field.name]),
         )
         for field in dataclasses.fields(kind)
         if field.init
     }
+
+
+def _prepared(field: dataclasses.Field[Any], decode_item: Decoder) -> Decoder:
+    prepare = field.metadata.get(PREPARE)
+    if prepare is None:
+        return decode_item
+    return lambda value, path: decode_item(prepare(path, value), path)
 
 
 def _required_fields(kind: Any) -> list[str]:

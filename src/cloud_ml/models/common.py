@@ -312,10 +312,22 @@ def text_checks(
     return {name: word if name in words else text for name in names}
 
 
+ARGUMENTS_ALLOWED = 'a list such as ["--lr", 0.1], or one text such as "--lr 0.1"'
+
+
+def arguments_as_texts(field: str, value: Any) -> Any:
+    """Arguments of a program with numbers and paths as texts."""
+    if value is not None and not isinstance(value, (str, list, tuple)):
+        raise refuse(field, value, ARGUMENTS_ALLOWED)
+    return as_texts(value)
+
+
 def check_arguments(field: str, value: Any) -> None:
     """Arguments of a program: a list of texts, or one text in shell quoting; ``None`` is none."""
     if isinstance(value, list):
         for place, argument in enumerate(value):
+            if not isinstance(argument, str):
+                raise refuse(f"{field}[{place}]", argument, "a text or a number")
             check_text(f"{field}[{place}]", argument, limit=65_536, allow_empty=True)
     elif value is not None:
         check_text(field, value, limit=65_536, allow_empty=True)

@@ -85,7 +85,7 @@ def test_a_name_where_a_job_or_a_service_is_meant() -> None:
     [
         ({"worker_count": 2.5}, "worker_count is 2.5; allowed is a whole number"),
         ({"cpu_limit": True}, "cpu_limit is True; allowed is a number"),
-        ({"job_args": [1]}, "allowed is a string, in quotes"),
+        ({"framework": 2}, "allowed is a string, in quotes"),
         ({"cluster_spec": {"worker": {"count": 2.5}}}, "worker.count is 2.5; allowed is a whole"),
     ],
 )
@@ -95,3 +95,21 @@ def test_a_number_of_the_wrong_kind_is_asked_for_as_a_number(
     document = {"job_name": "a", "module_name": "m", "trainer_uri": "fds://b/t.tar.gz"}
     with pytest.raises(InvalidRequest, match=says):
         codec.decode(TrainJob, document | fields)
+
+
+def test_arguments_are_texts_and_numbers_in_files_and_in_python() -> None:
+    document = {"job_name": "a", "module_name": "m", "trainer_uri": "fds://b/t.tar.gz"}
+    given = ["--lr", 0.1, "-n", 2]
+    expected = ["--lr", "0.1", "-n", "2"]
+    assert codec.decode(TrainJob, {**document, "job_args": given}).job_args == expected
+    assert TrainJob(**document, job_args=given).job_args == expected  # type: ignore[arg-type]
+    for wrong in ({"lr": 0.1}, 3):
+        for make in (codec.decode, lambda kind, fields: kind(**fields)):
+            with pytest.raises(InvalidRequest) as refused:
+                make(TrainJob, {**document, "job_args": wrong})
+            assert refused.value.message == (
+                f"job_args is {wrong}; allowed is a list such as "
+                '["--lr", 0.1], or one text such as "--lr 0.1"'
+            )
+    with pytest.raises(InvalidRequest, match=r"job_args\[0\] is True; allowed is a text or a number"):
+        TrainJob(**document, job_args=[True])  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import common
+from cloud_ml.models import codec, common
 from cloud_ml.models.fields import LIMIT_ALIASES, names_near
 from cloud_ml.models.jobs import restart as restarts
 from cloud_ml.models.jobs.checkpoints import CheckpointPolicy, checkpoint_policy
@@ -95,7 +95,8 @@ class TrainJob:
         module_name: Run as ``python -m module_name``.
         trainer_uri: ``fds://bucket/path`` of a package (sdist, wheel, zip); the SDK and the CLI
             also take a local path, which they pack and upload.
-        job_args: Arguments of the module, as a list or as one string in shell quoting.
+        job_args: Arguments of the module, as a list of texts and numbers or as one text in shell
+            quoting: ``["--lr", 0.1]``, ``"--lr 0.1"``.
         cpu_limit: Cores, such as ``"0.5"``.
         memory_limit: Such as ``"100M"``; what the runtime itself needs is added by the platform.
         gpu_limit: Number of GPUs.
@@ -166,7 +167,9 @@ class TrainJob:
     job_name: str
     module_name: str
     trainer_uri: str
-    job_args: str | list[str] | None = field(default=None, kw_only=True)
+    job_args: str | list[str] | None = field(
+        default=None, kw_only=True, metadata={codec.PREPARE: common.arguments_as_texts}
+    )
     cpu_limit: str | float | None = field(default=None, kw_only=True)
     memory_limit: str | None = field(default=None, kw_only=True)
     gpu_limit: int | str | None = field(default=None, kw_only=True)
@@ -245,7 +248,7 @@ class TrainJob:
         common.check_name("job_name", self.job_name)
         common.check_module("module_name", self.module_name)
         self.trainer_uri = common.as_text(self.trainer_uri)
-        self.job_args = common.as_texts(self.job_args)
+        self.job_args = common.arguments_as_texts("job_args", self.job_args)
         self.environment = common.as_texts(self.environment)
         common.check_text("trainer_uri", self.trainer_uri)
         common.check_arguments("job_args", self.job_args)
