@@ -188,7 +188,7 @@ def _act(described: ResourceType[NewT, ViewT], action: str, text: str) -> click.
     def act(session: Session, names: tuple[str, ...]) -> int:
         def ask(name: str) -> None:
             found = session.client.resources(described).act(name, action)
-            echo(f"{action} of the {described.name} {name} is requested; it is {_state(found)} now")
+            echo(f"{action} of the {described.name} {name} is requested; it was {_state(found)}")
 
         return each(names, ask)
 
@@ -284,8 +284,15 @@ def _facts(found: ResourceView) -> Mapping[str, Any]:
         "Owner": found.owner,
         "Created": local_time(found.created_at),
         "Changed": local_time(found.updated_at),
-        **{name.replace("_", " ").capitalize(): value for name, value in own.items()},
+        **{name.replace("_", " ").capitalize(): _listed(value) for name, value in own.items()},
     }
+
+
+def _listed(value: Any) -> Any:
+    """Texts of a list side by side; what has parts of its own as it is."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    return value
 
 
 def _state(found: ResourceView) -> str:

@@ -111,5 +111,7 @@ def test_arguments_are_texts_and_numbers_in_files_and_in_python() -> None:
                 f"job_args is {wrong}; allowed is a list such as "
                 '["--lr", 0.1], or one text such as "--lr 0.1"'
             )
-    with pytest.raises(InvalidRequest, match=r"job_args\[0\] is True; allowed is a text or a number"):
+    with pytest.raises(
+        InvalidRequest, match=r"job_args\[0\] is True; allowed is a text or a number"
+    ):
         TrainJob(**document, job_args=[True])  # type: ignore[arg-type]

@@ -246,12 +246,16 @@ def plot(session: Session, name: str, path: Path | None, kinds: tuple[str, ...])
     if kind not in (".html", ".svg", ".png"):
         allowed = "a name that ends in .html, .svg or .png"
         raise click.UsageError(f"-o is {str(path)!r}; allowed is {allowed}")
-    chosen = kinds or (KINDS if path else _SHOWN)
+    chosen: Sequence[str] = kinds or (KINDS if path else _SHOWN)
     study = session.client.studies.describe(name)
     # Parameters stand in the order of their importance.
     importance_found = _importance_of(session, study)
     curves_found = session.client.studies.curves(name) if "curves" in chosen else None
     drawn = drawn_study(study, importance_found, curves_found)
+    if len(objectives_of(study)) == 1:
+        if "pareto" in kinds:
+            note(f"--kind pareto needs two objectives; {name} has one: {study.objective}")
+        chosen = [each for each in chosen if each != "pareto"]
     if path is None:
         _echo_plots(drawn, chosen)
         return
@@ -289,8 +293,9 @@ def _echo_plots(drawn: DrawnStudy, kinds: Sequence[str]) -> None:
             echo("")
         for line in lines:
             echo(line)
-    if not plots:
+    if kinds and not plots:
         echo(f"There is nothing to draw for --kind {' and '.join(kinds)} yet.")
-    others = ", ".join(kind for kind in KINDS if kind not in kinds)
+    possible = KINDS if len(drawn.objectives) > 1 else [one for one in KINDS if one != "pareto"]
+    others = ", ".join(kind for kind in possible if kind not in kinds)
     hint = f"--kind also takes {others}. " if others else ""
     note(f"{hint}All in one file: cloudml hp plot {drawn.study.name} -o {drawn.study.name}.html")

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9._-]+\*?")
 _SOURCES = {"event_file": "event file", "log": "log"}
 _STORES = "cloud_ml.cli.mlflow_stores.commands"
+_REPORTED_BY_JOBS = (
+    "code does so with cloud_ml.job.report(step, loss=0.3), writes TensorBoard event files to its "
+    "working folder, --output_path or --tensorboard_logdir, or prints what a --metric-pattern finds"
+)
+_LOGGED_TO_RUNS = (
+    'a run without a job gets them with mlflow.log_metric("loss", 0.3), or with '
+    "CloudMlClient().run(NAME) and its log(step, loss=0.3)"
+)
 _SHOWN = 4
 _LISTED = 50
 _STATES = {
@@ -323,13 +331,17 @@ def _show_all_metrics(
     run: str,
     output: str | None,
     task: str | None,
-    found: tuple[JobHandle | None, str],
+    run_found: tuple[JobHandle | None, str],
 ) -> None:
     """The last values of all metrics of a run, then the tags of its other summaries."""
-    job, uid = found
+    job, uid = run_found
     client = session.client
     there = client.runs.metrics(uid) if job is None else client.train_job_metrics(job.uid)
-    _show_series(output, run, [one for one in there.items if task in (None, one.task)])
+    found = [one for one in there.items if task in (None, one.task)]
+    _show_series(output, found)
+    if output is None and not found:
+        is_job = job is not None or client.runs.describe(uid).is_job
+        note(f"{run} has reported no metrics; {_REPORTED_BY_JOBS if is_job else _LOGGED_TO_RUNS}")
     if output is None and task is None and there.summaries:
         echo("")
         show_summaries(there.summaries, (job or client.get_train_job(uid)).job)
@@ -392,15 +404,8 @@ def _write_points(
     write_table(output, file, *point_table(session.client, uid, found))
 
 
-def _show_series(output: str | None, run: str, found: list[MetricSeries]) -> None:
-    if echo_as(output, found, (one.name for one in found)):
-        return
-    if not found:
-        note(
-            f"{run} has reported no metrics; code does so with cloud_ml.job.report(step, loss=0.3), "
-            "writes event files to --output_path or --tensorboard_logdir, or prints what a "
-            "--metric-pattern finds"
-        )
+def _show_series(output: str | None, found: list[MetricSeries]) -> None:
+    if echo_as(output, found, (one.name for one in found)) or not found:
         return
     rows = [
         (

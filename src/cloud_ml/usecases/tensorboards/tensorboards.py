@@ -105,9 +105,9 @@ def tensorboard_resource(
 def _spec_of(new: NewTensorBoard) -> TensorBoardSpec:
     shown = [name for name in ("logdir", "jobs", "study") if getattr(new, name)]
     if len(shown) != 1:
-        both = " and ".join(shown) or "none of them"
+        given = f"{' and '.join(shown)} are given" if shown else "none of them is given"
         raise InvalidRequest(
-            f"a TensorBoard shows one of logdir, jobs and study; {both} is given",
+            f"a TensorBoard shows one of logdir, jobs and study; {given}",
             field=shown[-1] if shown else "logdir",
             allowed="logdir fds://BUCKET/PATH, or jobs, or a study",
             hint="For a job: cloudml tensorboard create NAME --job JOB",

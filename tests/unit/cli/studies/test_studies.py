@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,13 @@ import pytest
 
 from cloud_ml.cli.studies.documents import changes_of, study_of
 from cloud_ml.cli.studies.submit import read_words, submit
-from cloud_ml.errors import AlreadyExists
-from cloud_ml.models.studies.study import shown_parameters
+from cloud_ml.errors import AlreadyExists, Conflict
+from cloud_ml.models import codec
+from cloud_ml.models.studies.study import Study, Trial, shown_parameters
+from support.fake_server import Reply, Seen, json_reply
 
 if TYPE_CHECKING:
     from support.fake_api import FakeApi
-    from support.fake_server import Reply, Seen
     from unit.cli.conftest import Run
 
 _KATIB = """
@@ -257,3 +259,26 @@ def test_ends_of_a_study_are_options_too() -> None:
     }
     study = study_of(None, "quick", options)
     assert (study.target, study.max_time, study.max_failed) == (0.01, "2h", 0)
+
+
+def test_a_plot_of_a_pareto_front_needs_two_objectives(
+    run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    study = Study(
+        uid="u", name="rates", org="default", owner="ann", phase="Running", revision=1,
+        created_at=at, updated_at=at, objective="loss:min", objectives=["loss:min"],
+        algorithm="tpe", max_trials=3, parallel=1,
+        trials=[Trial(number=0, job="rates-hp-0", parameters={"x": 1}, state="Completed", value=1)],
+    )  # fmt: skip
+
+    def on_studies(_: Seen, _name: str = "", verb: str = "") -> Reply:
+        if verb:
+            raise Conflict("too few trials")
+        return json_reply(codec.encode(study))
+
+    monkeypatch.setattr(api, "on_studies", on_studies, raising=False)
+    result = run("hp", "plot", "rates", "--kind", "pareto")
+    assert "--kind pareto needs two objectives; rates has one: loss:min" in result.stderr
+    assert "nothing to draw" not in result.output
+    assert "also takes pareto" not in run("hp", "plot", "rates", "-k", "history").stderr

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.models.tracking.metrics import MetricPoint, MetricSeries, SummaryTag, to_wire
+from cloud_ml.models import codec
+from cloud_ml.models.tracking.metrics import (
+    JobSeries,
+    MetricPoint,
+    MetricSeries,
+    SummaryTag,
+    to_wire,
+)
+from cloud_ml.models.tracking.run import Run as LoggedRun
 from support.fake_api import FakeApi, make_job
+from support.fake_server import Reply, Seen, json_reply
 
 if TYPE_CHECKING:
     from support.fake_server import FakeServer
@@ -64,7 +73,27 @@ def test_a_range_needs_a_metric(run: Run) -> None:
 
 def test_a_run_without_metrics_says_how_to_report_some(run: Run, api: FakeApi) -> None:
     api.series = []
-    assert "cloud_ml.job.report(step, loss=0.3)" in run("runs", "metrics", "a").stderr
+    said = run("runs", "metrics", "a").stderr
+    assert "cloud_ml.job.report(step, loss=0.3)" in said
+    assert "event files to its working folder, --output_path or" in said
+
+
+def test_a_run_without_a_job_and_metrics_says_how_to_log_some(
+    run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = LoggedRun(
+        uid="1" * 32, name="lap", experiment="Default", experiment_id="0", is_job=False,
+        user="ann", state="FINISHED", created_at=AT,
+    )  # fmt: skip
+
+    def on_runs(seen: Seen, _uid: str = "", verb: str = "") -> Reply:
+        found = JobSeries(items=[]) if verb else logged
+        return json_reply(codec.encode(found))
+
+    monkeypatch.setattr(api, "on_runs", on_runs)
+    said = run("runs", "metrics", logged.uid).stderr
+    assert 'mlflow.log_metric("loss", 0.3), or with CloudMlClient().run(NAME)' in said
+    assert "job.report" not in said
 
 
 def test_runs_with_columns(run: Run, api: FakeApi) -> None:

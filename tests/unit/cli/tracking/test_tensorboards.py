@@ -51,3 +51,18 @@ def test_one_that_waits_for_room_says_so_when_it_is_opened(
     assert result.stdout == f"{URL}\n"
     assert ("big waits for room" in result.stderr) is bool(said)
     assert said in result.stderr
+
+
+def test_the_jobs_of_one_are_listed_without_the_signs_of_python(
+    run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = TensorBoard(
+        uid="u", name="big", org="default", owner="ann", phase="Running", revision=1,
+        created_at=START, updated_at=START, jobs=["one", "two"],
+    )  # fmt: skip
+    reply = json_reply(codec.encode(board))
+    monkeypatch.setattr(api, "on_tensorboards", lambda *_: reply, raising=False)
+    lines = [
+        line.split(maxsplit=1) for line in run("tensorboard", "describe", "big").stdout.splitlines()
+    ]
+    assert ["Jobs:", "one, two"] in lines

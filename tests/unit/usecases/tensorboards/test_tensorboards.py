@@ -44,7 +44,7 @@ async def made(served: Served, **fields: Any) -> Any:
     ("fields", "status", "words"),
     [
         ({}, 400, ["logdir", "none of them is given"]),
-        ({"logdir": "fds://cloudml/a", "jobs": ["one"]}, 400, ["logdir and jobs is given"]),
+        ({"logdir": "fds://cloudml/a", "jobs": ["one"]}, 400, ["logdir and jobs are given"]),
         ({"logdir": "/etc"}, 400, ["logdir is '/etc'", "fds://bucket/path"]),
         ({"logdir": "fds://cloudml/../x"}, 400, ["logdir"]),
         ({"logdir": "hdfs://cloudml/x"}, 400, ["logdir"]),
