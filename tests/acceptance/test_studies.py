@@ -200,6 +200,39 @@ def test_the_best_trial_is_registered_from_the_command_line(
     assert (alone.code, "--trial goes with --register MODEL" in alone.err) == (2, True)
 
 
+_LEAVES = """
+import argparse, os, pathlib
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+rate = parser.parse_args().lr
+pathlib.Path("weights.txt").write_text(os.environ["SCALE"] + str(rate))
+job.report(1, loss=abs(rate - 0.2))
+"""
+
+
+def test_outputs_of_trials_without_a_folder_are_registered_and_shown(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    (script := tmp_path / "leaves.py").write_text(_LEAVES)
+    words = ("hp", "submit", "leaves", str(script), "-s", "lr=0.1,0.2", "--algorithm", "grid")
+    assert server.cli(*words, "-e", "SCALE=x", "--label", "team=blue", "--watch").good()
+    said = server.cli("hp", "best", "leaves", "--register", "left").good().out
+    (version,) = client.model_registry.versions("left")
+    assert said == f"left has version 1: {version['source']} of leaves-hp-1\n"
+    client.storage.download(f"{version['source']}/weights.txt", tmp_path / "weights")
+    assert (tmp_path / "weights").read_text() == "x0.2"
+    assert server.cli("tensorboard", "create", "-n", "left", "--study", "leaves").good()
+    client.tensorboards.delete("left")
+    refused = server.cli("tensorboard", "create", "-n", "big", "--study", "leaves", "-M", "9999G")
+    assert (refused.code, "more than this server has: at most" in refused.err) == (1, True)
+    job = client.get_train_job("leaves-hp-0").job
+    assert (job.spec["labels"]["team"], job.spec["environment"]) == ("blue", {"SCALE": "x"})
+    other = ("hp", "submit", "folder", str(script), "-s", "lr=0.1", "-e", "SCALE=", "--watch")
+    assert server.cli(*other, "--output-path", "fds://cloudml/of-folder").good()
+    assert client.studies.describe("folder").trials[0].output_path == "fds://cloudml/of-folder/0"
+
+
 _STEPS = """
 import argparse, os, signal, sys, time
 from cloud_ml import job
