@@ -350,6 +350,21 @@ def model(name: str, **fields: Any) -> dict[str, Any]:
     return {"model_name": name, "model_version": "v1", "model_uri": "fds://cloudml/m", **fields}
 
 
+async def test_services_that_could_never_start_are_refused(served: Served) -> None:
+    large = await served.member.call("POST", "/api/v1/models", model("a", memory_limit="999G"))
+    assert (large.status, large.json()["field"]) == (400, "memory_limit")
+    said = "memory_limit is 999G, more than this server has: at most 8G"
+    assert large.json()["message"] == said
+    made = await served.member.call("POST", "/api/v1/models", model("a", memory_limit="1G"))
+    assert made.status == 201
+    for change in ({"memory_limit": "999G"}, {"cpu_limit": "99"}):
+        grown = await served.member.call("PATCH", "/api/v1/models/a/v1", change)
+        assert (grown.status, grown.json()["field"]) == (400, *change)
+    assert (
+        await served.member.call("PATCH", "/api/v1/models/a/v1", {"cpu_limit": "2"})
+    ).status == 200
+
+
 async def test_services_are_refused_over_their_quota(served: Served) -> None:
     limits = {"model": {"cpu": "2", "count": "1"}}
     assert (await served.admin.call("PUT", "/api/v1/admin/quota/default", limits)).status == 200

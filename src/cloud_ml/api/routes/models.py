@@ -41,7 +41,12 @@ async def create(
     common.check_idempotency_key(idempotency_key)
     service = codec.decode(ModelService, documents.read_object(call.body))
     record = await here.offload(
-        here.services.create, call.caller, service, idempotency_key=idempotency_key, once=call.once
+        here.services.create,
+        call.caller,
+        service,
+        capacity=await here.engine.capacity(),
+        idempotency_key=idempotency_key,
+        once=call.once,
     )
     return documents.answer(_to_wire(here, record), 201)
 
@@ -117,7 +122,13 @@ async def update(here: Here, call: Signed, name: str, version: str) -> Response:
     """
     change = codec.decode(ServiceUpdate, documents.read_object(call.body))
     record = await here.offload(
-        here.services.update, call.org, (name, version), call.caller, change, once=call.once
+        here.services.update,
+        call.org,
+        (name, version),
+        call.caller,
+        change,
+        capacity=await here.engine.capacity(),
+        once=call.once,
     )
     return await _with_replicas(here, record)
 

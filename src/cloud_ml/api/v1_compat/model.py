@@ -47,10 +47,15 @@ async def create(here: Here, call: Signed) -> Response:
     service = codec.decode(ModelService, document, ignore_unknown=True)
     if "access" not in document and here.original_services_open:
         service = dataclasses.replace(service, access="open")
+    capacity = await here.engine.capacity()
 
     def take() -> dict[str, Any]:
         record = here.services.create(
-            call.caller, service, notes=_describe_ignored(document), once=call.once
+            call.caller,
+            service,
+            capacity=capacity,
+            notes=_describe_ignored(document),
+            once=call.once,
         )
         return service_views.model_document(record, call.caller.organisation, here.services_host)
 
@@ -96,13 +101,14 @@ async def update(
     here: Here, call: Signed, name: str, version: str, org_id: str | None = None
 ) -> Response:
     """Change fields: as a form, in which every value is text, or as JSON."""
-    change = _change(call.body)
+    change, capacity = _change(call.body), await here.engine.capacity()
 
     def put() -> dict[str, Any]:
         scope = here.identities.scope(call.caller, org_id)
-        return _document(
-            here, here.services.update(scope, (name, version), call.caller, change, once=call.once)
+        record = here.services.update(
+            scope, (name, version), call.caller, change, capacity=capacity, once=call.once
         )
+        return _document(here, record)
 
     return documents.answer(await here.offload(put))
 

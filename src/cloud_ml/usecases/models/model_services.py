@@ -30,6 +30,7 @@ from cloud_ml.domain.workloads.spec import (
     WorkloadSpec,
     change_workload,
 )
+from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest
 from cloud_ml.models.secrets.arguments import fill_masked_arguments
 from cloud_ml.models.services.model_service import ModelService
@@ -88,6 +89,7 @@ class ModelServices(ServiceLookup):
         caller: Identity,
         service: ModelService,
         *,
+        capacity: Capacity | None = None,
         notes: Sequence[str] = (),
         idempotency_key: str | None = None,
         once: Once | None = None,
@@ -96,7 +98,9 @@ class ModelServices(ServiceLookup):
 
         A service that failed is replaced by one of its name and version.
 
-        ``notes`` are sentences that the user should see as warnings on the service.
+        ``notes`` are sentences that the user should see as warnings on the service. With
+        ``capacity``, what the engine has in all, a service is refused whose replicas could never
+        start.
 
         Raises:
             Forbidden: The caller's role may not.
@@ -117,6 +121,8 @@ class ModelServices(ServiceLookup):
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
         spec = specs.from_wire(service)
+        if capacity is not None:
+            self._checks.check_room(spec, capacity)
         with limit_of_new(self._store, MODEL_SERVICE, caller.org, idempotency_key):
             standing = to_be_replaced(self._store, caller.org, service)
             # A service that replaces a failed one is already counted, unless it is larger.
@@ -178,6 +184,7 @@ class ModelServices(ServiceLookup):
         caller: Identity,
         change: ServiceUpdate,
         *,
+        capacity: Capacity | None = None,
         once: Once | None = None,
     ) -> ServiceRecord:
         """Change fields of a service; what makes replicas differ is rolled out one replica after
@@ -216,6 +223,8 @@ class ModelServices(ServiceLookup):
         self._checks.check_offered(
             record.key.org, tried.submitted if tried is not None else after.submitted
         )
+        if capacity is not None and {"cpu_limit", "memory_limit"} & given.keys():
+            self._checks.check_room(after, capacity)
         if "secrets" in given:
             self._check_secrets(record.key.org, given["secrets"])
         if units_of(after) > units_of(record.spec):

@@ -17,6 +17,7 @@ from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.workloads.spec import (
     DefaultLimits,
 )
+from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.services.model_service import ModelService
@@ -112,6 +113,16 @@ class ServiceChecks:
             admission.check_service_quota(
                 self._replica(spec, template), spec.made_of(template).submitted, quota, len(others)
             )
+
+    def check_room(self, spec: ServiceSpec, capacity: Capacity) -> None:
+        """Refuse a service whose replicas could never start here, however long they waited.
+
+        Raises:
+            InvalidRequest: A replica has more memory or cores than there are.
+        """
+        template = spec.template if spec.candidate is None else spec.candidate.template
+        memory = spec.made_of(template).submitted.memory_limit
+        admission.check_room(self._replica(spec, template).workload, capacity, memory)
 
     def _replica(self, spec: ServiceSpec, template: int) -> specs.ReplicaSpec:
         """A replica of a release, as it will be made."""
