@@ -112,7 +112,7 @@ def test_the_argument_that_changed_the_metric_is_named_first(
     assert lines[0].split() == ["CHANGE", "RATED-0", "RATED-OTHER", "LIKELY", "EFFECT"]
     assert lines[1].split()[:4] == ["argument", "lr", "0.1", "0.9"]
     absent = server.cli("jobs", "compare", "rated-0", "rated-99")
-    assert "there is no job rated-99" in absent.err
+    assert "there is no job and no run rated-99" in absent.err
     assert "one of loss" in server.cli("jobs", "compare", "rated-0", "rated-1", "-m", "los").err
 
 
