@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ def test_interrupted_trials_are_told_and_the_study_goes_on(
     command = ["hp", "run", "--local", "-n", "interrupted", "--python", sys.executable]
     space = ["-s", "lr=3,1,7", "--algorithm", "grid"]
     studies = server.client().studies
-    typed = (*command, *space, "train.py")
+    typed = (*command, *space, "--grace", "5", "train.py", "--note", "two words")
     process = server.spawn(*typed, folder=tmp_path, hears_ctrl_c=True)
     try:
         eventually(lambda: _values(studies, "interrupted") == [3.0], "the first trial has reported")
@@ -102,7 +103,11 @@ def test_interrupted_trials_are_told_and_the_study_goes_on(
         process.communicate()
     assert process.returncode == 130
     assert "Stopped" in out, err
-    ran = server.cli(*command, "train.py", folder=tmp_path)
+    (again,) = (line for line in err.splitlines() if line.startswith("Go on: "))
+    program, *words = shlex.split(again.removeprefix("Go on: "))
+    given = ["--grace", "5", "train.py", "--note", "two words"]
+    assert (program, words) == ("cloudml", [*command, *given])
+    ran = server.cli(*words, folder=tmp_path)
     found = studies.describe("interrupted")
     assert [one.state for one in found.trials] == ["Stopped", "Completed", "Failed"], ran.err
     assert found.trials[2].message == "exit code 3: too large"
@@ -118,6 +123,47 @@ def test_parameters_are_a_file(server: RealServer, tmp_path: Path) -> None:
     script = ["--python", sys.executable, "train.py", "--config", "{parameters_file}"]
     ran = server.cli(*command, *script, folder=tmp_path).good()
     assert "filed: the best is trial 0 with 0.5" in ran.out
+
+
+def test_a_study_file_says_all_that_a_local_study_has(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(REPORTS)
+    words = ("hp", "run", "--local", "--python", sys.executable)
+    earlier = ("-n", "earlier", "-s", "lr=1,2", "--algorithm", "grid", "--max_trials", "1")
+    server.cli(*words, *earlier, "train.py", folder=tmp_path).good()
+    text = (
+        "name: whole\nspace: {lr: {min: 1, max: 2}}\nalgorithm: gp\nmax_trials: 3\nparallel: 3\n"
+        "max_failed: 1\nsame_failures: 0\nmax_time: 20m\nwarm_start: [earlier]\n"
+    )
+    (tmp_path / "study.yaml").write_text(text)
+    server.cli(*words, "-f", "study.yaml", "train.py", folder=tmp_path).good()
+    study = server.client().studies.describe("whole")
+    assert (study.parallel, study.max_failed, study.same_failures) == (3, 1, 0)
+    assert (study.max_time, study.warm_start, study.ended) == ("20m", ["earlier"], 3)
+    named = ("-f", "study.yaml", "-n", "named", "--parallel", "2", "--seed", "1")
+    server.cli(*words, *named, "train.py", folder=tmp_path).good()
+    assert server.client().studies.describe("named").parallel == 2
+    for field in ("repeats: 2", "keep_checkpoints: best", "parallel: 101"):
+        (tmp_path / "study.yaml").write_text(f"name: refused\nspace: {{lr: [1]}}\n{field}\n")
+        ran = server.cli(*words, "-f", "study.yaml", "train.py", folder=tmp_path)
+        assert (ran.code, field.partition(":")[0] in ran.err, "refused" in ran.out) == (
+            1,
+            True,
+            False,
+        )
+    assert _values(server.client().studies, "refused") == []
+
+
+def test_a_study_whose_trials_fail_at_once_ends_with_the_reason(
+    server: RealServer, tmp_path: Path
+) -> None:
+    (tmp_path / "fast.py").write_text("print('done')\n")
+    words = ("hp", "run", "--local", "-n", "fast", "-s", "x=0:1", "--objective", "acc:max")
+    ran = server.cli(
+        *words, "--trials", "2", "--python", sys.executable, "fast.py", folder=tmp_path
+    )
+    assert ran.code == 3, ran.out
+    assert "fast is Failed: no trial completed with a value of the metric" in ran.out
+    assert server.client().studies.describe("fast").phase == "Failed"
 
 
 def test_without_local_the_other_command_is_named(server: RealServer, tmp_path: Path) -> None:

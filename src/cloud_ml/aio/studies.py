@@ -153,9 +153,13 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         algorithm: str = "auto",
         algorithm_options: Mapping[str, Any] | None = None,
         max_trials: int | None = None,
+        parallel: int = 2,
+        max_failed: int = 3,
+        same_failures: int = 3,
         stopper: str = "",
         stopper_options: Mapping[str, Any] | None = None,
         target: float | None = None,
+        max_time: str | None = None,
         seed: int | None = None,
         trials: Sequence[Mapping[str, Any]] = (),
         warm_start: Sequence[str] = (),
@@ -175,9 +179,14 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             algorithm: As for ``submit``.
             algorithm_options: As for ``submit``.
             max_trials: How many trials there are; 20 by default.
+            parallel: How many your loops run at a time. It is shown only: each call of ``ask`` gives a
+                trial.
+            max_failed: The study fails when more trials than this fail.
+            same_failures: The study fails when so many trials in a row fail alike; 0 for never.
             stopper: Says when a trial that reports should end.
             stopper_options: Its options.
             target: The study ends when a trial has this value or a better one.
+            max_time: The study ends when it is so old: ``90m``, ``2h``.
             seed: The same seed gives the same trials.
             trials: Trials that come first.
             warm_start: Names of earlier studies, which have ended: their trials are learned from, too.
@@ -198,9 +207,13 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             algorithm=algorithm,
             algorithm_options=dict(algorithm_options or {}),
             max_trials=max_trials,
+            parallel=parallel,
+            max_failed=max_failed,
+            same_failures=same_failures,
             stopper=stopper,
             stopper_options=dict(stopper_options or {}),
             target=target,
+            max_time=max_time,
             seed=seed,
             trials=[dict(trial) for trial in trials],
             warm_start=list(warm_start),

@@ -31,10 +31,12 @@ _SCALES = ("log", "reverse-log")
 
 
 def study_of(
-    file: str | None, name: str | None, options: Mapping[str, Any], *, local: bool = False
+    file: str | None, name: str | None, options: Mapping[str, Any], *, local_name: str = ""
 ) -> NewStudy:
-    """The study of a file, if there is one; options take the place of its fields. A ``local`` one
-    has no job.
+    """The study of a file, if there is one; options take the place of its fields.
+
+    With a ``local_name``, its trials run on this machine: it has no job, one trial runs at a time
+    unless more are asked for, and this is its name if it has no other.
 
     Raises:
         InvalidRequest: A field is missing, unknown or wrong.
@@ -53,8 +55,8 @@ def study_of(
     document["space"] = {**_fields(document, "space"), **space}
     if name is not None:
         document["name"] = name
-    if local:
-        document |= {"job": {}, "local": True}
+    if local_name:
+        document = {"name": local_name, "parallel": 1, **document, "job": {}, "local": True}
     else:
         if file is None:
             _check_complete(document)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
+import shlex
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,12 +18,23 @@ from cloud_ml.cli.display.output import echo, note
 from cloud_ml.cli.display.study_tables import echo_trials
 from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.options.numbers import Number, WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.studies.documents import study_of
-from cloud_ml.models.studies.study import STUDIES, Study, objectives_of
+from cloud_ml.models.common import refuse
+from cloud_ml.models.studies.study import STUDIES, NewStudy, Study, objectives_of
+from cloud_ml.sdk.waiting import wait_for_end
+
+if TYPE_CHECKING:
+    from cloud_ml.sdk.ask_tell import LocalStudy
+    from cloud_ml.sdk.studies import Studies
 
 _LONGEST_NAME = 40
+_MOST_PARALLEL = 100
+_USUAL_GRACE_S = 10.0
+_OF_JOBS = {"repeats": 0, "repeat_best": 3, "keep_checkpoints": "all"}
+"""Fields that only trials that are jobs can have, and what they are elsewhere."""
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -55,9 +68,17 @@ _LONGEST_NAME = 40
     help="How SCRIPT gets its parameters; see cloudml hp submit.",
 )
 @click.option(
-    "--trials", "max_trials", type=WholeNumber(), metavar="N", help="How many trials in all."
+    "--trials",
+    "max_trials",
+    cls=Option,
+    aliases=("--max_trials",),
+    type=WholeNumber(),
+    metavar="N",
+    help="How many trials in all.",
 )
-@click.option("--parallel", type=WholeNumber(1, 100), default=1, help="How many at a time.")
+@click.option(
+    "--parallel", type=WholeNumber(1, _MOST_PARALLEL), help="How many at a time; 1 by default."
+)
 @click.option(
     "--seed", type=WholeNumber(), metavar="N", help="The same seed gives the same trials."
 )
@@ -65,7 +86,7 @@ _LONGEST_NAME = 40
 @click.option(
     "--grace",
     type=Number(0, 3600),
-    default=10.0,
+    default=_USUAL_GRACE_S,
     metavar="SECONDS",
     help="So long may a trial take to end after SIGTERM.",
 )
@@ -79,7 +100,7 @@ def run(
     local: bool,
     name: str | None,
     file: str | None,
-    parallel: int,
+    parallel: int | None,
     python: str | None,
     grace: float,
     **options: Any,
@@ -101,9 +122,11 @@ def run(
         )
     if not Path(script).is_file():
         raise click.UsageError(f"there is no file {script}")
-    new = study_of(file, name or _name_of(script), {**options, "parallel": parallel}, local=True)
-    if not new.space and not new.trials and name is None:
+    own_name = _name_of(script)
+    new = study_of(file, name, {**options, "parallel": parallel}, local_name=own_name)
+    if not new.space and not new.trials and new.name == own_name:
         raise click.UsageError("-s NAME=VALUES or -f FILE say what to try")
+    _check_local(new)
     study = session.client.studies.local(new.name, new.space, **_of_new(new))
     described = study.describe()
     metrics = [metric for metric, _ in objectives_of(described)]
@@ -118,17 +141,71 @@ def run(
     )
     code = 0
     try:
-        LocalTrials(study, local_run).run_all(parallel)
+        LocalTrials(study, local_run).run_all(new.parallel)
+        described = _wait_for_end(session.client.studies, study)
     except KeyboardInterrupt:
-        note(f"Go on: cloudml hp run --local -n {study.name} {script}")
+        again = {
+            "-n": study.name,
+            "--parameters-as": options["parameters_as"],
+            "--parallel": new.parallel if new.parallel > 1 else None,
+            "--python": python,
+            "--grace": f"{grace:g}" if grace != _USUAL_GRACE_S else None,
+        }
+        note(f"Go on: {_shell_command(again, [script, *arguments])}")
         code = INTERRUPTED
-    described = study.describe()
+        described = study.describe()
     echo_trials(described, described.trials)
+    if described.phase in STUDIES.failed:
+        echo(f"{study.name} is {described.phase}: {described.message}")
+        return code or JOB_FAILED
     echo(f"{study.name}: {_summary(described)}")
-    return code or (JOB_FAILED if described.phase in STUDIES.failed else 0)
+    return code
 
 
-def _of_new(new: Any) -> dict[str, Any]:
+def _check_local(new: NewStudy) -> None:
+    """Refuse what a study has only if its trials are jobs.
+
+    Raises:
+        InvalidRequest: Names the field of the file.
+    """
+    for field, usual in _OF_JOBS.items():
+        if (value := getattr(new, field)) != usual:
+            raise refuse(field, value, f"{usual}, as the trials run on this machine")
+    if not 1 <= new.parallel <= _MOST_PARALLEL:
+        raise refuse("parallel", new.parallel, f"1 to {_MOST_PARALLEL}")
+
+
+def _wait_for_end(studies: Studies, study: LocalStudy) -> Study:
+    """The study when no more becomes of it. It ends some moments after its last trial, unless other
+    processes run trials of it, or it is paused.
+    """
+    return wait_for_end(
+        study.describe(),
+        lambda last, wait_s: studies.describe(last.uid, newer_than=last.revision, wait_s=wait_s),
+        state=lambda last: f"{last.name} is still {last.phase}",
+        ended=lambda last: not _is_ending(last),
+        timeout=None,
+    )
+
+
+def _is_ending(study: Study) -> bool:
+    """Whether the server is about to end a study: nobody has anything to do for it."""
+    if study.phase in STUDIES.succeeded | STUDIES.failed or study.ended < len(study.trials):
+        return False
+    return study.phase == "Stopping" or (
+        study.phase == "Running" and len(study.trials) >= study.max_trials
+    )
+
+
+def _shell_command(options: Mapping[str, object], words: Sequence[str]) -> str:
+    """A command that runs the trials of a study: with those options that are given."""
+    given = (
+        word for name, value in options.items() if value is not None for word in (name, str(value))
+    )
+    return shlex.join(["cloudml", "hp", "run", "--local", *given, *words])
+
+
+def _of_new(new: NewStudy) -> dict[str, Any]:
     names = (
         "constraints",
         "parameters_as",
@@ -136,11 +213,16 @@ def _of_new(new: Any) -> dict[str, Any]:
         "algorithm",
         "algorithm_options",
         "max_trials",
+        "parallel",
+        "max_failed",
+        "same_failures",
         "stopper",
         "stopper_options",
         "target",
+        "max_time",
         "seed",
         "trials",
+        "warm_start",
     )
     return {name: getattr(new, name) for name in names}
 
