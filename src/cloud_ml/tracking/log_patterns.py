@@ -17,11 +17,18 @@ from typing import Any, Protocol
 import re2
 
 from cloud_ml.tracking.events import LARGEST_STEP, LONGEST_TAG
+from cloud_ml.tracking.metric_lines import (
+    END_OF_NUMBER,
+    END_OF_STEP,
+    LONGEST_LINE,
+    NUMBER,
+    STEP,
+    metric_pattern,
+    shown_line,
+)
 
 MOST_PATTERNS = 20
 LONGEST_PATTERN = 1000
-LONGEST_LINE = 8192
-"""Bytes. Longer lines have no points."""
 MOST_POINTS = 20_000
 """One call gives so many, and those of one line."""
 MOST_SERIES = 500
@@ -32,11 +39,7 @@ _MOST_MATCHES = 100
 """In one line."""
 _MEMORY = 1 << 20
 """Of one pattern."""
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?i:nan|inf(?:inity)?))"
-_NUMBER_ALONE = re.compile(rf"{_NUMBER}\Z".encode())
-# What could go on with a number does not end it, so `1.2.3` and `12ms` are none. A sign that ends a
-# sentence may follow.
-_END_OF_NUMBER = r"(?:[^\w.+-]|[.,;]*$|[.,;]\s)"
+_NUMBER_ALONE = re.compile(rf"{NUMBER}\Z".encode())
 
 LinePoint = tuple[str, int | None, float]
 """A metric, its step if the line has one, and its value."""
@@ -69,6 +72,18 @@ class _Pattern:
         """The groups of each match, of a bounded number."""
         return map(self._groups_of, islice(self.regex.finditer(line), _MOST_MATCHES))
 
+    def pairs(self, line: bytes) -> Iterator[Mapping[str, bytes]]:
+        """The groups of names and values, of a bounded number. What ends a value may stand before the
+        next name, too.
+        """
+        at = 0
+        for _ in range(_MOST_MATCHES):
+            found = self.regex.search(line, at)
+            if not found:
+                return
+            yield self._groups_of(found)
+            at = found.end(self.groups["value"])
+
     def _groups_of(self, found: Any) -> Mapping[str, bytes]:
         return {name: found.group(at) or b"" for name, at in self.groups.items()}
 
@@ -99,7 +114,7 @@ class _Pairs:
         if found is None:
             return
         step = int(found["step"]) if found.get("step") else steps.get(self.name)
-        for pair in self.pair.all(line):
+        for pair in self.pair.pairs(line):
             if pair["name"].lower() not in self.left_out:
                 yield _text(pair["name"]).replace("'s ", "/"), step, float(pair["value"])
 
@@ -145,7 +160,7 @@ class _Metric:
     def points(self, line: bytes, steps: dict[str, int]) -> Iterator[LinePoint]:
         """See ``LinePattern``."""
         del steps
-        values = [float(pair["value"]) for pair in self.pair.all(line)]
+        values = [float(pair["value"]) for pair in self.pair.pairs(line)]
         if values:
             found = self.step.first(line)
             yield self.name, int(found["step"]) if found else None, values[-1]
@@ -180,39 +195,39 @@ def _compile_pattern(pattern: str) -> _Pattern:
 
 
 def _ready(name: str) -> LinePattern:
-    words = rf"(?P<name>[A-Za-z_][\w./@-]*)\s*[:=]\s*(?P<value>{_NUMBER}){_END_OF_NUMBER}"
+    words = rf"(?P<name>[A-Za-z_][\w./@-]*)\s*[:=]\s*(?P<value>{NUMBER}){END_OF_NUMBER}"
     if name == "json":
         return _JsonLines()
     if name == "keras":
         return _Pairs(
             name,
             line=_compile_pattern(r"^\s*\d+/\d+\s.*(?:/step|/epoch|/sample|s)\s+- "),
-            pair=_compile_pattern(rf"- (?P<name>[A-Za-z_][\w./]*): (?P<value>{_NUMBER})"),
+            pair=_compile_pattern(rf"- (?P<name>[A-Za-z_][\w./]*): (?P<value>{NUMBER})"),
             epoch=_compile_pattern(r"^\s*Epoch (?P<step>\d{1,15})/\d+"),
         )
     if name == "lightning":
         return _Pairs(
             name,
             line=_compile_pattern(r"^Epoch (?P<step>\d{1,15}):\s+100%"),
-            pair=_compile_pattern(rf"[\s,](?P<name>[A-Za-z_][\w./]*)=(?P<value>{_NUMBER})[\],]"),
+            pair=_compile_pattern(rf"[\s,](?P<name>[A-Za-z_][\w./]*)=(?P<value>{NUMBER})[\],]"),
             left_out=frozenset({b"v_num"}),
         )
     if name == "xgboost":
         return _Pairs(
             name,
             line=_compile_pattern(r"^(?:\[[\d:]+\]\s+)?\[(?P<step>\d{1,15})\]\s"),
-            pair=_compile_pattern(rf"\s(?P<name>[A-Za-z_][\w.@/-]*):(?P<value>{_NUMBER})"),
+            pair=_compile_pattern(rf"\s(?P<name>[A-Za-z_][\w.@/-]*):(?P<value>{NUMBER})"),
         )
     if name == "lightgbm":
         return _Pairs(
             name,
             line=_compile_pattern(r"^\[(?P<step>\d{1,15})\]\s"),
-            pair=_compile_pattern(rf"(?P<name>\w+'s [\w@]+): (?P<value>{_NUMBER})"),
+            pair=_compile_pattern(rf"(?P<name>\w+'s [\w@]+): (?P<value>{NUMBER})"),
         )
     if name == "epoch":
         return _Pairs(
             name,
-            line=_compile_pattern(r"(?i)\bepoch\s*[:=]?\s*(?P<step>\d{1,15})\b"),
+            line=_compile_pattern(rf"(?i)\bepoch\s*[:=]?\s*(?P<step>\d{{1,15}}){END_OF_STEP}"),
             pair=_compile_pattern(words),
             left_out=frozenset({b"epoch"}),
         )
@@ -222,14 +237,7 @@ def _ready(name: str) -> LinePattern:
 def _metric(name: str) -> LinePattern:
     if not 0 < len(name) <= LONGEST_TAG or not name.isprintable():
         raise PatternRefused(f"{METRIC_PREFIX} is followed by the name of a metric")
-    words = re.escape(name)
-    return _Metric(
-        name,
-        pair=_compile_pattern(
-            rf"(?i)(?:^|[^\w./@-]){words}[\"']?\s*[:=]\s*(?P<value>{_NUMBER}){_END_OF_NUMBER}"
-        ),
-        step=_compile_pattern(r"(?i)\b(?:epoch|step)[\"']?\s*[:=]?\s*(?P<step>\d{1,15})\b"),
-    )
+    return _Metric(name, pair=_compile_pattern(metric_pattern(name)), step=_compile_pattern(STEP))
 
 
 METRIC_PREFIX = "metric:"
@@ -325,9 +333,7 @@ def _points_of(
     line: bytes, patterns: Sequence[LinePattern], steps: dict[str, int]
 ) -> list[LinePoint]:
     """Of a progress bar that was drawn several times, the last one."""
-    line = line.rstrip(b"\r\b \t")
-    line = line[max(line.rfind(b"\r"), line.rfind(b"\b")) + 1 :]
-    line = _COLOURS.sub(b"", line)
+    line = shown_line(line)
     found: dict[tuple[str, int | None], float] = {}
     for pattern in patterns:
         for name, step, value in pattern.points(line, steps):
@@ -339,7 +345,6 @@ def _points_of(
 
 
 _WHOLE = re.compile(rb"[+-]?[0-9]+")
-_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def _text(content: bytes) -> str:

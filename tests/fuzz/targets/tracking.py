@@ -7,6 +7,7 @@ import socket
 import struct
 from collections import Counter
 
+from cloud_ml.cli.studies.local_trials import values_of_line
 from cloud_ml.collector.client import event_piece, log_piece
 from cloud_ml.collector.frames import LARGEST_ANSWER, BadFrame, pack, receive
 from cloud_ml.domain.metrics.points import LARGEST_STEP, LARGEST_TIME
@@ -164,7 +165,7 @@ def search_pattern(data: bytes) -> None:
 @target(
     "tracking.log_patterns",
     seeds=[_LINES, b"\x00" + _LINES, b"loss=(?P<loss>\\S+)\x00loss=0.5\n",
-           b"(?P<step>\\S+) (?P<loss>\\S+)\x00-5 0.5\n+6 1\n", b"(?P<value>.*)\x00a\n", b"((a*)*)*\x00"],
+           b"(?P<step>\\S+) (?P<loss>\\S+)\x00-5 0.5\n+6 1\n", b"(?P<value>.*)\x00a\n", b"((a*)*)*\x00", b"loss: 1,234.5 step 1,000 loss=1,loss=2"],
     words=[b"\x00", b"(?P<value>", b"(?P<name>", b"(?P<step>", b")", b"Epoch ", b": ", b"[1] ", b"{", b"\x1b[0m", b"\r", b"\n"],
 )  # fmt: skip
 def log_pattern(data: bytes) -> None:
@@ -185,6 +186,11 @@ def log_pattern(data: bytes) -> None:
     rest = read_lines(log[part.taken :], patterns, part.steps, final=True)
     if part.taken + rest.taken == whole.taken:
         assert repr([*part.points, *rest.points]) == repr(whole.points)
+    for line in log.split(b"\n")[:20]:  # what a command finds in the output of a trial is the same
+        if not line.isascii():
+            continue
+        on_server = read_lines(line, [compile_pattern("metric:loss")], {}, final=True).points
+        assert repr(values_of_line(line, ["loss"])) == repr(on_server)
 
 
 @target(

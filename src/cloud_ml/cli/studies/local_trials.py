@@ -13,17 +13,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from cloud_ml.errors import CloudMlError, Conflict
 from cloud_ml.models.parameter_file import VARIABLE, encode_parameters, fill_placeholder
 from cloud_ml.sdk.ask_tell import LocalStudy, TrialHandle
+from cloud_ml.tracking.metric_lines import LONGEST_LINE, STEP, metric_pattern, shown_line
 
 _LOOK_S = 0.2
 _LONGEST_LINE = 65_536
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
-_STEP = re.compile(r"(?i)\b(?:epoch|step)\s*[:=]?\s*(\d{1,15})\b")
+_STEP = re.compile(STEP, re.ASCII)
 
 Value = tuple[str, int | None, float]
 """A metric, its step if one was said, and its value."""
@@ -215,7 +216,7 @@ class RunningTrial:
                 self._last_line = text
             self._run.echo(self._trial.number, text)
             with self._lock:
-                self._new += values_of_line(text, self._run.metrics)
+                self._new += values_of_line(line.rstrip(b"\n"), self._run.metrics)
 
     def _report(self) -> None:
         """Take in what is new, and report it if the study has one objective."""
@@ -290,31 +291,33 @@ def values_of_report(line: bytes) -> list[Value]:
     ]
 
 
-def values_of_line(text: str, metrics: Sequence[str]) -> list[Value]:
-    """The values of these metrics in a line of output: ``loss: 0.25``, ``loss=0.25``, or JSON."""
-    if text.lstrip().startswith("{"):
-        return _values_of_json(text, metrics)
-    step = _STEP.search(text)
-    found: list[Value] = []
-    for name in metrics:
-        pattern = rf"(?<![\w./@-]){re.escape(name)}[\"']?\s*[:=]\s*({_NUMBER})(?!\w|\.\d)"
-        if matches := re.findall(pattern, text, re.IGNORECASE):
-            found.append((name, int(step[1]) if step else None, float(matches[-1])))
-    return found
-
-
-def _values_of_json(text: str, metrics: Sequence[str]) -> list[Value]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+def values_of_line(line: bytes, metrics: Sequence[str]) -> list[Value]:
+    """The values of these metrics in a line of output: ``loss: 0.25``, ``loss=0.25``, or JSON. The
+    server finds the same in the logs of trials that are jobs.
+    """
+    if len(line) > LONGEST_LINE:
         return []
-    if not isinstance(document, Mapping):
-        return []
-    step = next((document[one] for one in ("step", "epoch") if one in document), None)
-    step = step if isinstance(step, int) and not isinstance(step, bool) else None
+    text = shown_line(line).decode("utf-8", "replace")
+    found = _STEP.search(text)
+    step = int(found["step"]) if found else None
     return [
-        (name, step, value) for name in metrics if (value := _float(document.get(name))) is not None
+        (name, step, value)
+        for name in metrics
+        if (value := _last_value(text, _pattern_of(name))) is not None
     ]
+
+
+@cache
+def _pattern_of(metric: str) -> re.Pattern[str]:
+    return re.compile(metric_pattern(metric), re.ASCII)
+
+
+def _last_value(text: str, pattern: re.Pattern[str]) -> float | None:
+    """The last value in a line. What ends one may stand before the next name, too."""
+    value, at = None, 0
+    while found := pattern.search(text, at):
+        value, at = float(found["value"]), found.end("value")
+    return value
 
 
 def _float(value: Any) -> float | None:
