@@ -163,7 +163,38 @@ def test_a_study_whose_trials_fail_at_once_ends_with_the_reason(
     )
     assert ran.code == 3, ran.out
     assert "fast is Failed: no trial completed with a value of the metric" in ran.out
-    assert server.client().studies.describe("fast").phase == "Failed"
+    study = server.client().studies.describe("fast")
+    assert (study.phase, study.states) == ("Failed", {"MetricMissing": 2})
+    assert study.trials[0].message == (
+        "it reported no acc (its output ends with 'done'): print lines such as acc=0.25, or call "
+        "cloud_ml.job.report(step, acc=0.25)"
+    )
+
+
+def test_trials_on_this_machine_are_not_called_jobs(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(REPORTS)
+    words = ("hp", "run", "--local", "-n", "here", "-s", "lr=1,2", "--algorithm", "grid")
+    ran = server.cli(*words, "--python", sys.executable, "train.py", folder=tmp_path).good()
+    listed = server.cli("hp", "trials", "here").good().out.splitlines()
+    assert [line.split()[:2] for line in listed] == [
+        ["TRIAL", "STATE"],
+        ["0", "Completed"],
+        ["1", "Completed"],
+    ]
+    rows = server.cli("hp", "trials", "here", "-o", "csv").good().out.splitlines()
+    assert rows[1].startswith("0,,Completed,")
+    shown = [
+        ran.out,
+        *(server.cli("hp", *words).good().out for words in (["list"], ["describe", "here"])),
+        server.cli("hp", "best", "here").good().out,
+    ]
+    assert [("-hp-" in text) for text in shown] == [False] * 4
+    assert "1 (trial 0)" in shown[1]
+    for command in ("logs", "status"):
+        refused = server.cli(command, "here")
+        assert "here is a study; use: cloudml hp" in refused.err
+        assert "A loop of yours runs its trials" in refused.err
+        assert "-hp-0" not in refused.err
 
 
 def test_without_local_the_other_command_is_named(server: RealServer, tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ class LocalStudy:
         Args:
             trial: The trial, or its number.
             value: The value of the objective; of several a list, in the order of the study.
-            state: ``completed``, ``failed``, ``infeasible`` or ``stopped``, which is no failure.
+            state: ``completed``, ``failed``, ``infeasible``, ``metric_missing`` or ``stopped``. The
+                last one and ``infeasible`` are no failures.
             message: Why it has not completed.
 
         Raises:

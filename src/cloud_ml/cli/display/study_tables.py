@@ -16,7 +16,17 @@ from cloud_ml.models.studies.study import (
     values_of,
 )
 
-_HEAD = ("JOB", "STATE", "VALUE", "STEP", "PARAMETERS", "MESSAGE")
+_BEHIND_VALUES = ("STEP", "PARAMETERS", "MESSAGE")
+
+
+def first_column(study: Study) -> str:
+    """The head of the column that names a trial: trials of a loop of users are no jobs."""
+    return "TRIAL" if study.local else "JOB"
+
+
+def first_cell(study: Study, trial: Trial) -> str:
+    """The name of a trial in that column."""
+    return str(trial.number) if study.local else trial.job
 
 
 def sort_trials(study: Study, by: str) -> Sequence[Trial]:
@@ -58,7 +68,7 @@ def echo_trials_csv(study: Study, found: Sequence[Trial]) -> None:
         (
             (
                 trial.number,
-                trial.job,
+                "" if study.local else trial.job,
                 trial.state,
                 *_pad(values_of(trial), len(metrics)),
                 trial.step,
@@ -78,7 +88,7 @@ def echo_trials(study: Study, found: Sequence[Trial]) -> None:
     front = {trial.number for trial in study.best_trials}
     rows = [
         (
-            trial.job + (" *" if trial.number in front else ""),
+            first_cell(study, trial) + (" *" if trial.number in front else ""),
             trial.state,
             *("" if value is None else f"{value:g}"
               for value in _pad(values_of(trial), len(metrics))),
@@ -96,7 +106,12 @@ def echo_trials(study: Study, found: Sequence[Trial]) -> None:
             for parameters in study.queued
         ]
     means = ["MEAN"] if study.repeats else []
-    header = (*_HEAD[:2], *(metric.upper() for metric in metrics), *means, *_HEAD[3:])
+    header = (
+        *(first_column(study), "STATE"),
+        *(metric.upper() for metric in metrics),
+        *means,
+        *_BEHIND_VALUES,
+    )
     echo_table(header, rows, painted=1)
     if front:
         note("* is on the Pareto front.")

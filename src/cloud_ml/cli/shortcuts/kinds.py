@@ -200,9 +200,14 @@ def _study_sentence(client: CloudMlClient, name: str) -> str:
         study = client.studies.describe(name)
     except CloudMlError:
         return ""
+    trials = (
+        "A loop of yours runs its trials, which are no jobs: their output is where that runs."
+        if study.local
+        else f"Its trials are jobs: cloudml logs {study.name}-hp-0."
+    )
     return (
-        f"{name} is a study; use: cloudml hp describe, trials, stop or delete {name}. Its trials "
-        f"are jobs: cloudml logs {study.name}-hp-0. For a job or a model service:"
+        f"{name} is a study; use: cloudml hp describe, trials, stop or delete {name}. {trials} "
+        "For a job or a model service:"
     )
 
 

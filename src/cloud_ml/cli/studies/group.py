@@ -33,6 +33,7 @@ from cloud_ml.models.studies.study import (
     planned_trials,
     shown_parameters,
     shown_value,
+    trial_label,
 )
 
 studies = resource_group(STUDIES)
@@ -77,7 +78,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "State": "Deleting" if study.deleting else study.phase,
         "Message": study.message,
         "Objective": study.objective,
-        "Best": "" if study.best is None else _in_words(study.best),
+        "Best": "" if study.best is None else _in_words(study, study.best),
         **_front_facts(study),
         "Trials": _counts(study),
         "Algorithm": _algorithm_of(study),
@@ -172,8 +173,9 @@ def _population_of(study: Study) -> str:
     return f"{size} members, {', '.join(f'{name} {value}' for name, value in options.items())}"
 
 
-def _in_words(trial: Trial) -> str:
-    return f"{shown_value(trial)} of {trial.job} ({shown_parameters(trial.parameters)})"
+def _in_words(study: Study, trial: Trial) -> str:
+    of = trial_label(study, trial)
+    return f"{shown_value(trial)} of {of} ({shown_parameters(trial.parameters)})"
 
 
 @studies.command("trials", help="List the trials of a study.")
@@ -278,7 +280,7 @@ def keep(session: Session, name: str, kept: str) -> None:
 
 def _with_values(session: Session, study: Study, found: Sequence[Trial]) -> Sequence[Trial]:
     """The trials, those that run with the value that they reported last."""
-    if not any(trial.state == "Running" for trial in found):
+    if study.local or not any(trial.state == "Running" for trial in found):
         return found
     metric, _ = objectives_of(study)[0]
     jobs = session.client.list_train_jobs(name=f"{study.name}-hp-*", metrics=[metric])

@@ -24,6 +24,7 @@ from cloud_ml.tracking.metric_lines import LONGEST_LINE, STEP, metric_pattern, s
 
 _LOOK_S = 0.2
 _LONGEST_LINE = 65_536
+_MOST_NAMED, _SHOWN_OF_LINE = 5, 100
 _STEP = re.compile(STEP, re.ASCII)
 
 Value = tuple[str, int | None, float]
@@ -257,12 +258,23 @@ class RunningTrial:
             detail = f": {self._last_line}" if self._last_line else ""
             self._study.tell(self._trial, state="failed", message=f"{how}{detail}"[:300])
         elif len(values) < len(self._run.metrics):
-            missing = next(name for name in self._run.metrics if name not in self._last)
-            others = ", ".join(sorted(self._last)[:5])
-            detail = f"it reported no {missing}" + (f", but {others}" if others else "")
-            self._study.tell(self._trial, state="failed", message=detail)
+            self._study.tell(self._trial, state="metric_missing", message=self._missing())
         else:
             self._study.tell(self._trial, values[0] if len(values) == 1 else values)
+
+    def _missing(self) -> str:
+        """What the trial lacks, and what to print or report."""
+        metric = next(name for name in self._run.metrics if name not in self._last)
+        others = ", ".join(sorted(self._last)[:_MOST_NAMED])
+        if others:
+            found = f", but {others}; name one of them as the objective, "
+        else:
+            line = self._last_line[:_SHOWN_OF_LINE]
+            found = f" (its output ends with {line!r}): " if line else ": "
+        return (
+            f"it reported no {metric}{found}print lines such as {metric}=0.25, or call "
+            f"cloud_ml.job.report(step, {metric}=0.25)"
+        )
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -10,6 +10,7 @@ import click
 from cloud_ml.cli.completion.candidates import files, names_of
 from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, note, output_option
+from cloud_ml.cli.display.study_tables import first_cell, first_column
 from cloud_ml.cli.display.study_values import KINDS, DrawnStudy, drawn_study
 from cloud_ml.cli.display.text_plots import bar_of, plots_of
 from cloud_ml.cli.options.numbers import WholeNumber
@@ -146,7 +147,8 @@ def _echo_best_as_csv(study: Study, trials: Sequence[Trial]) -> None:
     def row(trial: Trial) -> tuple[object, ...]:
         settings = [trial.parameters.get(key) for key in parameters.values()]
         of_repeats = [getattr(trial, name) for name in further]
-        return (trial.number, trial.job, *values_of(trial), *settings, *of_repeats)
+        job = "" if study.local else trial.job
+        return (trial.number, job, *values_of(trial), *settings, *of_repeats)
 
     echo_csv(("number", "job", *metrics, *parameters, *further), [row(trial) for trial in trials])
 
@@ -156,9 +158,9 @@ def _echo_best_as_table(study: Study, trials: Sequence[Trial]) -> None:
 
     def row(trial: Trial) -> tuple[str, ...]:
         values = [shown_value(trial)] if len(metrics) == 1 else _texts_of(trial)
-        return (trial.job, *values, shown_parameters(trial.parameters))
+        return (first_cell(study, trial), *values, shown_parameters(trial.parameters))
 
-    echo_table(("JOB", *metrics, "PARAMETERS"), [row(trial) for trial in trials])
+    echo_table((first_column(study), *metrics, "PARAMETERS"), [row(trial) for trial in trials])
 
 
 def _volume(study: Study, front: Sequence[Trial], text: str) -> float | None:

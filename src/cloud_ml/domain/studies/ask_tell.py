@@ -26,6 +26,7 @@ _STATES = {
     "completed": TrialState.COMPLETED,
     "failed": TrialState.FAILED,
     "infeasible": TrialState.INFEASIBLE,
+    "metric_missing": TrialState.METRIC_MISSING,
     "stopped": TrialState.STOPPED,
 }
 

@@ -345,8 +345,8 @@ def _missing(metric: str, job: TrialJob, patterns: Sequence[str] | None) -> str:
     if not reported and patterns is None:
         return (
             f"its job reported no {metric}, nor any other metric{printed}: name as the objective what "
-            f"it prints, or print lines such as {metric}=0.25, call cloud_ml.job.report, or write "
-            "TensorBoard event files to the working folder"
+            f"it prints, find it by --metric-pattern (job.metric_patterns), print {metric}=0.25, call "
+            "cloud_ml.job.report, or write TensorBoard event files"
         )
     if not reported:
         return (
@@ -359,7 +359,7 @@ def _missing(metric: str, job: TrialJob, patterns: Sequence[str] | None) -> str:
     others = "" if len(reported) <= len(near) else f" and {len(reported) - len(near)} more"
     hint = "name one of them as the objective"
     if patterns is None:
-        hint += f", or print lines such as {metric}=0.25"
+        hint += f", find it by --metric-pattern, or print lines such as {metric}=0.25"
     return f"its job reported no {metric}, but {named}{others}; {hint}"
 
 

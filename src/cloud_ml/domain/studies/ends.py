@@ -17,10 +17,12 @@ from cloud_ml.domain.studies.spec import (
     TrialState,
     TrialStatus,
 )
+from cloud_ml.models.common import duration_text
 
 _LONGEST_MESSAGE = 300
 _FAILURES = (TrialState.FAILED, TrialState.METRIC_MISSING)
 _WITHOUT_VALUE = (*_FAILURES, TrialState.INFEASIBLE)
+_LATE = "MaxTimeReached"
 _FAILED_BY_TRIALS = ("TooManyFailures", "SameFailure")
 _NUMBERS = re.compile(r"[0-9]+")
 
@@ -88,7 +90,7 @@ def _enough(record: StudyRecord, spec: StudySpec, now: datetime) -> StudyStatus 
             return _finished(spec, status, "TargetReached")
     late = deadline(record)
     if late is not None and now >= late:
-        return _finished(spec, status, "MaxTimeReached")
+        return _finished(spec, status, _LATE)
     return None
 
 
@@ -106,7 +108,8 @@ def _finished(spec: StudySpec, status: StudyStatus, reason: str) -> StudyStatus 
         without = [trial for trial in status.trials if trial.state in _WITHOUT_VALUE]
         last = f"; of the last one: {without[-1].message}" if without else ""
         what = "values of all objectives" if spec.further else "a value of the metric"
-        why = f"no trial completed with {what}{last}"
+        late = f"max_time of {duration_text(spec.max_time_s)} is over, and "
+        why = f"{late if reason == _LATE else ''}no trial completed with {what}{last}"
         reason = "NoTrialCompleted" if reason == "Completed" else reason
         return _ending(status, StudyPhase.FAILED, reason, why)
     if best is None:

@@ -15,7 +15,7 @@ class TellTrial:
         number: The trial.
         value: The value of the objective; the last that was reported by default.
         values: The values of several objectives, in the order of the study.
-        state: ``completed``, ``failed``, ``infeasible`` or ``stopped``.
+        state: ``completed``, ``failed``, ``infeasible``, ``metric_missing`` or ``stopped``.
         message: Why it has not completed.
     """
 

@@ -301,6 +301,11 @@ def _may_be_same(definition: Any, found: Any) -> bool:
     return isinstance(definition, Mapping) or isinstance(found, Mapping)
 
 
+def trial_label(study: Study, trial: Trial) -> str:
+    """What a trial is called: by its job, or by its number where a loop of users runs it."""
+    return f"trial {trial.number}" if study.local else trial.job
+
+
 def values_of(trial: Trial) -> list[float | None]:
     """The values of a trial, one for each objective."""
     return list(trial.values) or [trial.value]
@@ -390,7 +395,11 @@ def _ended(study: Study) -> str:
 def _best(study: Study) -> str:
     if study.front:
         return f"front of {study.front}"
-    return "" if study.best is None else f"{shown_value(study.best)} ({study.best.job})"
+    return (
+        ""
+        if study.best is None
+        else f"{shown_value(study.best)} ({trial_label(study, study.best)})"
+    )
 
 
 _GOES_ON = frozenset({"Completed", "Stopped"})

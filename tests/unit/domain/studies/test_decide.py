@@ -174,10 +174,10 @@ def test_a_missing_metric_is_told_beside_what_was_reported() -> None:
     record, _ = _settled(study_record(max_failed=4), jobs)
     assert [trial.message for trial in record.status.trials[:2]] == [
         "its job reported no loss, but val_loss (event files), accuracy (job.report); name one of "
-        "them as the objective, or print lines such as loss=0.25",
-        "its job reported no loss, nor any other metric: name as the objective what it prints, or "
-        "print lines such as loss=0.25, call cloud_ml.job.report, or write TensorBoard event files "
-        "to the working folder",
+        "them as the objective, find it by --metric-pattern, or print lines such as loss=0.25",
+        "its job reported no loss, nor any other metric: name as the objective what it prints, find it "
+        "by --metric-pattern (job.metric_patterns), print loss=0.25, call cloud_ml.job.report, or "
+        "write TensorBoard event files",
     ]
 
 
@@ -344,6 +344,7 @@ def test_a_study_ends_when_its_time_is_over() -> None:
     late = decide(record, ObservedTrials(jobs), NOW + timedelta(seconds=61), suggest)
     assert late.status is not None
     assert (late.status.phase, late.status.reason) == (StudyPhase.STOPPING, "MaxTimeReached")
+    assert late.status.message.startswith("max_time of 1m is over, and no trial completed with")
 
 
 def test_trials_that_fail_alike_end_the_study_with_their_words() -> None:
