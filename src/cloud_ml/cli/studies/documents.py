@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,6 +29,10 @@ _JOB = (
 _DISTRIBUTION = re.compile(r"[A-Za-z_][\w.]*\(.*\)$")
 """As Ray Tune, Hyperopt and Optuna write it: ``tune.loguniform(0.001, 1)``."""
 _SPACE = "NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log|:reverse-log]"
+_JSON = """-s 'lr={"min": 0.1, "max": 1}'"""
+_END = r"\s*([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?)\s*"
+_DOTS = re.compile(rf"{_END}\.{{2,3}}{_END}")
+"""A range as Ruby and Rust write it: ``0.001..1``."""
 _SCALES = ("log", "reverse-log")
 
 
@@ -83,10 +89,22 @@ def _check_complete(document: Mapping[str, Any]) -> None:
     if "name" not in document:
         raise click.UsageError("the study has no name: cloudml hp submit NAME …")
     if "trainer_uri" not in document["job"]:
-        raise click.UsageError(
-            "no code is given; name the script or folder that a trial runs, such as "
-            "cloudml hp submit NAME train.py, or a study file with -f"
+        raise click.UsageError(_without_code(document))
+
+
+def _without_code(document: Mapping[str, Any]) -> str:
+    """What to type in place of words that name no code, or name it as a module."""
+    name, module = document["name"], document["job"].get("module_name")
+    if path := next((word for word in (module, name) if word and Path(word).exists()), None):
+        words = [*([] if path == name else [name]), f"./{path}"]
+        return (
+            "no code is given. Usual is: cloudml hp submit NAME MODULE URI, or for the code in "
+            f"{path}: cloudml hp submit {shlex.join(words)}"
         )
+    return (
+        "no code is given; name the script or folder that a trial runs, such as "
+        "cloudml hp submit NAME train.py, or a study file with -f"
+    )
 
 
 def _with_module(job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -145,7 +163,7 @@ def _space(texts: Sequence[str]) -> dict[str, Any]:
             raise click.UsageError(f"--space {text!r} is not {_SPACE}")
         if name in found:
             raise click.UsageError(f"--space has the parameter {name!r} twice")
-        found[name] = _parameter(values)
+        found[name] = _parameter(name, values)
     return found
 
 
@@ -158,18 +176,30 @@ def changes_of(texts: Sequence[str]) -> dict[str, Any]:
     return {**changed, **dict.fromkeys(taken)}
 
 
-def _parameter(text: str) -> Any:
+def _parameter(name: str, text: str) -> Any:
     whole = json_or_text(text)
     if isinstance(whole, (dict, list)):
         return whole
     if _DISTRIBUTION.match(text):
         raise click.UsageError(f"--space …={text!r} is the call of a distribution; write {_SPACE}")
-    low, *rest = text.split(":")
+    if found := _DOTS.fullmatch(text):
+        raise click.UsageError(
+            f"--space {name}={text!r} is no range; write {name}={found[1]}:{found[2]}"
+        )
+    low, *rest = (part.strip() for part in text.split(":"))
+    if text.lstrip().startswith(("{", "[")):
+        raise click.UsageError(f"--space {name}={text!r} is no JSON; write {_SPACE}, or {_JSON}")
     if not rest or "," in text:
-        return [json_or_text(value) for value in text.split(",")]
+        return [json_or_text(value.strip()) for value in text.split(",")]
     words = rest[1:]
     known = ("int", "double", *_SCALES)
     if unknown := next((word for word in words if word not in known), None):
+        if isinstance(json_or_text(unknown), (int, float)):
+            step = f'{{"min": {low}, "max": {rest[0]}, "step": {unknown}}}'
+            raise click.UsageError(
+                f"--space {name}={text!r} has a third number; write a step as -s '{name}={step}', "
+                f"or in a file as {name}: {step}"
+            )
         raise click.UsageError(f"--space …={text!r} has {unknown!r}; write {_SPACE}")
     document = {"min": json_or_text(low), "max": json_or_text(rest[0])}
     if not words and all(type(end) is int for end in document.values()) and document["max"] > 1:

@@ -30,6 +30,7 @@ _FORM = (
 _TYPES = {
     "double": "double", "float": "double", "real": "double", "int": "int", "integer": "int",
 }  # fmt: skip
+_CATEGORICAL = "categorical"
 _KEYS = ("type", "min", "max", "step", "scale", "values", "value", "active_if")
 
 
@@ -230,14 +231,33 @@ def _parse(name: str, document: Any) -> Parameter:
             )
             raise refuse(f"{field}.{key}", document[key], allowed)
     own = {key: value for key, value in document.items() if key != "active_if"}
-    if ("values" in own or "value" in own) and len(own) > 1:
-        raise refuse(field, document, "either value, or values, or min and max")
+    if "values" in own and own.get("type") == _CATEGORICAL:
+        del own["type"]  # as Katib and Optuna call a list of values
+    _check_alone(field, own)
     if "value" in own:
         check_value(f"{field}.value", own["value"])
         return Parameter(name=name, values=(own["value"],))
     if "values" in own:
         return Parameter(name=name, values=_checked_values(f"{field}.values", own["values"]))
     return _parse_range(name, field, own)
+
+
+def _check_alone(field: str, own: Mapping[str, Any]) -> None:
+    """Refuse what stands beside a list of values or a constant.
+
+    Raises:
+        InvalidRequest: Names the key that is too much.
+    """
+    kind = next((key for key in ("values", "value") if key in own), None)
+    other = next((key for key in own if key != kind), None)
+    if kind is None or other is None:
+        return
+    if other in ("value", "values", "min", "max"):
+        raise refuse(field, dict(own), "either value, or values, or min and max")
+    allowed = f"no {other} beside {kind}; leave it out"
+    if other == "type" and kind == "values":
+        allowed = f"{_CATEGORICAL} beside values, or no type"
+    raise refuse(f"{field}.{other}", own[other], allowed)
 
 
 def _parse_range(name: str, field: str, document: Mapping[str, Any]) -> Parameter:
@@ -279,7 +299,7 @@ def _is_whole(field: str, document: Mapping[str, Any], low: float, high: float) 
     ends = [low, high]
     kind = _TYPES.get(str(document.get("type", "double")))
     if kind is None:
-        raise refuse(f"{field}.type", document["type"], "double or int")
+        raise refuse(f"{field}.type", document["type"], "double or int; or write values: a list")
     if kind == "int" and any(end % 1 or abs(end) > _LARGEST_INT for end in ends):
         raise refuse(field, ends, "whole numbers up to 2^53, since the type is int")
     return bool(kind == "int")

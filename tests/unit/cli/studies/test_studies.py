@@ -121,6 +121,8 @@ def test_a_study_of_options_needs_no_file() -> None:
                 "layers=1:4:int",
                 "optimizer=adam,sgd",
                 "ratio=12:30,1:2",
+                "blanks= adam, sgd ,' x'",
+                "wide=1 : 2 : log",
                 'drop={"min": 0, "max": 1}',
             ),
             "max_trials": 5,
@@ -132,6 +134,8 @@ def test_a_study_of_options_needs_no_file() -> None:
         "layers": {"min": 1, "max": 4, "type": "int"},
         "optimizer": ["adam", "sgd"],
         "ratio": ["12:30", "1:2"],
+        "blanks": ["adam", "sgd", "' x'"],
+        "wide": {"min": 1, "max": 2, "scale": "log"},
         "drop": {"min": 0, "max": 1},
     }
     assert (study.max_trials, study.objective) == (5, "loss:min")
@@ -182,6 +186,17 @@ def test_a_range_between_whole_numbers_is_said_to_be_one_of_real_numbers(
         (("rates", "-m", "task", "-u", ".", "-s", "lr"), "NAME=VALUE,VALUE or NAME=MIN:MAX"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr=1:2:cubic"), "'cubic'"),
         (
+            ("rates", "-m", "task", "-u", ".", "-s", "lr={min: 0.1, max: 1}"),
+            """write NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log|:reverse-log], or -s 'lr={"min\"""",
+        ),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr=[adam, sgd]"), "'[adam, sgd]' is no JSON"),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr=0.001..1"), "write lr=0.001:1"),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr=-1e-3...1.5"), "write lr=-1e-3:1.5"),
+        (
+            ("rates", "-m", "task", "-u", ".", "-s", "lr=0.1:0.2:0.05"),
+            """write a step as -s 'lr={"min": 0.1, "max": 0.2, "step": 0.05}', or in a file""",
+        ),
+        (
             ("rates", "-m", "task", "-u", ".", "-s", "lr=tune.uniform(0, 1)"),
             "a distribution; write",
         ),
@@ -191,6 +206,16 @@ def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], said:
     result = offline("hp", "submit", *words)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_a_folder_in_the_place_of_the_module_is_answered_with_the_command(
+    offline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "solo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    result = offline("hp", "submit", "rates", "solo", "-s", "lr=1,2")
+    assert result.exit_code == 2
+    assert "or for the code in solo: cloudml hp submit rates ./solo" in result.stderr
 
 
 def test_parameters_are_shown_as_the_job_gets_them_and_briefly() -> None:

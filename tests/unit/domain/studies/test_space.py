@@ -23,6 +23,11 @@ _FINITE = st.floats(-1e6, 1e6, allow_nan=False)
     ("asked", "field"),
     [
         ({"min": 1}, "space.lr.max"),
+        ({"values": [1, 2], "type": "int"}, "space.lr.type"),
+        ({"values": [1, 2], "scale": "log"}, "space.lr.scale"),
+        ({"value": 1, "type": "categorical"}, "space.lr.type"),
+        ({"values": [1, 2], "min": 1}, "space.lr"),
+        ({"type": "categorical", "min": 1, "max": 2}, "space.lr.type"),
         ({"min": 2, "max": 1}, "space.lr.max"),
         ({"min": 1, "max": 1}, "space.lr.max"),
         ({"min": 0, "max": 1, "scale": "log"}, "space.lr.min"),
@@ -54,6 +59,12 @@ def test_a_parameter_that_is_none_is_named(asked: Any, field: str) -> None:
         parse_space({"lr": asked})
     assert refused.value.field == field
     assert refused.value.allowed
+
+
+def test_a_list_of_values_may_be_called_categorical() -> None:
+    (named,) = parse_space({"opt": {"type": "categorical", "values": ["adam", "sgd"]}})
+    assert named.values == ("adam", "sgd")
+    assert named.document() == ["adam", "sgd"]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "--lr", "1st", "x" * 101, "a=b"])
