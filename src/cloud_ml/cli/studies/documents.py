@@ -184,11 +184,11 @@ def _parameter(name: str, text: str) -> Any:
         raise click.UsageError(f"--space …={text!r} is the call of a distribution; write {_SPACE}")
     if found := _DOTS.fullmatch(text):
         raise click.UsageError(
-            f"--space {name}={text!r} is no range; write {name}={found[1]}:{found[2]}"
+            f"--space {name}={text!r} is not a range; write {name}={found[1]}:{found[2]}"
         )
     low, *rest = (part.strip() for part in text.split(":"))
     if text.lstrip().startswith(("{", "[")):
-        raise click.UsageError(f"--space {name}={text!r} is no JSON; write {_SPACE}, or {_JSON}")
+        raise click.UsageError(f"--space {name}={text!r} is not JSON; write {_SPACE}, or {_JSON}")
     if not rest or "," in text:
         return [json_or_text(value.strip()) for value in text.split(",")]
     words = rest[1:]

@@ -203,7 +203,24 @@ def trials(
             note(f"These are {len(found)} of {len(study.trials)} trials.")
 
 
-@studies.command("extend", help=STUDIES.actions["extend"])
+class _Extend(click.Command):
+    """Answers ``hp extend NAME 20`` with the option that says how many."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = [word for word in args if not word.startswith("-")]
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            if error.param is None or error.param.name != "trials":
+                raise
+            name = words[0]
+            count = next((word for word in words[1:] if word.isdecimal()), "N")
+            raise click.UsageError(
+                f"say how many more trials to run: cloudml hp extend {name} --trials {count}", ctx
+            ) from None
+
+
+@studies.command("extend", cls=_Extend, help=STUDIES.actions["extend"])
 @click.argument("name", shell_complete=names_of(STUDIES))
 @click.option("--trials", type=WholeNumber(), required=True, metavar="N", help="How many more.")
 @click.option("--target", type=Number(), help="End when a trial has this value or a better one.")

@@ -43,6 +43,9 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--search-alg": "use: --algorithm auto",
         "--timeout": "use: --max-time TIME, such as 2h",
     },
+    "cloudml hp extend": dict.fromkeys(
+        ("--max-trials", "--n-trials", "--num-samples"), "use: --trials N, how many more"
+    ),
     "cloudml hp importance": {"--metric": "use: --objective METRIC"},
     "cloudml runs list": {
         "--sort": "use: --order-by 'metrics.loss ASC'",

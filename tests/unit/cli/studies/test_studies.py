@@ -189,7 +189,7 @@ def test_a_range_between_whole_numbers_is_said_to_be_one_of_real_numbers(
             ("rates", "-m", "task", "-u", ".", "-s", "lr={min: 0.1, max: 1}"),
             """write NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log|:reverse-log], or -s 'lr={"min\"""",
         ),
-        (("rates", "-m", "task", "-u", ".", "-s", "lr=[adam, sgd]"), "'[adam, sgd]' is no JSON"),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr=[adam, sgd]"), "'[adam, sgd]' is not JSON"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr=0.001..1"), "write lr=0.001:1"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr=-1e-3...1.5"), "write lr=-1e-3:1.5"),
         (
@@ -216,6 +216,24 @@ def test_a_folder_in_the_place_of_the_module_is_answered_with_the_command(
     result = offline("hp", "submit", "rates", "solo", "-s", "lr=1,2")
     assert result.exit_code == 2
     assert "or for the code in solo: cloudml hp submit rates ./solo" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rates", "20"), "cloudml hp extend rates --trials 20"),
+        (("rates",), "cloudml hp extend rates --trials N"),
+        (("rates", "--max-trials", "5"), "use: --trials N, how many more"),
+        (("rates", "--max_trials", "5"), "use: --trials N, how many more"),
+        ((), "NAME"),
+    ],
+)
+def test_how_many_more_trials_are_run_is_asked_with_the_command(
+    offline: Run, words: tuple[str, ...], said: str
+) -> None:
+    result = offline("hp", "extend", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
 
 
 def test_parameters_are_shown_as_the_job_gets_them_and_briefly() -> None:
