@@ -12,7 +12,13 @@ import pytest
 from cloud_ml.aio import logged_run
 from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, QuotaExceeded
+from cloud_ml.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+    WaitTimedOut,
+)
 from cloud_ml.models.jobs.train_job import TrainJob
 from unit.usecases.studies.test_ask_tell import World, world  # noqa: F401 - a fixture
 
@@ -152,6 +158,22 @@ async def test_a_study_is_held_on_to(world: World) -> None:  # noqa: F811
     )
     assert (study.name, study.phase) == ("rates", "Running")
     assert await asyncio.to_thread(study.best) is None
+    for option, said in {
+        "objectives": r"create_study\(\) has no option 'objectives'; did you mean objective\?",
+        "n_trials": r"create_study\(\) has no option 'n_trials'; did you mean max_trials\?",
+    }.items():
+        with pytest.raises(TypeError, match=said):
+            client.create_study("other", job, {"lr": [1]}, **{option: 3})
+    with pytest.raises(TypeError, match=r"a TrainJob is expected, such as TrainJob\(.*type str"):
+        client.create_study("other", "slow", {"lr": [1]})  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"extend\(\) has no option 'timeout'; did you mean max_time"
+    ):
+        study.extend(3, timeout=5)
+    with pytest.raises(InvalidRequest, match=r"memory_limitt .*; did you mean memory_limit\?"):
+        client.clone_train_job("any", job_name="copy", memory_limitt="2G")
+    with pytest.raises(WaitTimedOut, match=r"rates is still Running after 0\.01 s"):
+        await asyncio.to_thread(study.wait, 0.01)
     with pytest.raises(AlreadyExists):
         await asyncio.to_thread(client.create_study, "rates", job, {"lr": [1]})
     await world.end(0, Phase.SUCCEEDED, 0.5)

@@ -17,13 +17,14 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import TransportError, TryAgain
 from cloud_ml.models import codec
+from cloud_ml.models.common import refuse
 from cloud_ml.models.studies.ask_tell import (
     AskedTrial,
     AskTrial,
@@ -57,10 +58,15 @@ class AsyncTrialHandle:
         return f"<trial {self.number} of {self._study}: {self.parameters}>"
 
     async def report(self, step: int, value: float) -> None:
-        """Report a value of the objective. A value that is no number is left out."""
+        """Report a value of the objective. Infinite values and NaN are left out.
+
+        Raises:
+            InvalidRequest: It is not a number at all.
+        """
+        value = _number("value", value)
         if not math.isfinite(value):
             return
-        reported_value = ReportTrial(number=self.number, step=step, value=float(value))
+        reported_value = ReportTrial(number=self.number, step=step, value=value)
         request = _request(
             self._study, "report", codec.encode(reported_value), os.urandom(16).hex()
         )
@@ -113,7 +119,7 @@ class AsyncLocalStudy:
             message: Why it has not completed.
 
         Raises:
-            InvalidRequest: There is no value.
+            InvalidRequest: There is no value, or it is no number.
             Conflict: It was told otherwise.
         """
         outcome = _end_of(trial, value, state, message)
@@ -148,6 +154,12 @@ class AsyncLocalStudy:
             Study, Request("GET", f"{STUDIES.path}/{segment(self.name)}")
         )
 
+    async def best(self) -> Trial | None:
+        """The best trial so far; ``None`` before one has completed, and with several objectives:
+        ``best_trials`` of the study is their front.
+        """
+        return (await self.describe()).best
+
 
 def _end_of(
     trial: AsyncTrialHandle | int,
@@ -161,7 +173,7 @@ def _end_of(
     wrong = next((one for one in values if not math.isfinite(one)), None)
     if wrong is not None:
         state, message, values = "infeasible", message or f"its value is {wrong}", []
-    several = isinstance(value, Iterable)
+    several = _is_several(value)
     return TellTrial(
         number=number,
         value=None if several or not values else values[0],
@@ -171,10 +183,35 @@ def _end_of(
     )
 
 
-def _as_list(value: float | Iterable[float] | None) -> list[float]:
+def _as_list(value: Any) -> list[float]:
     if value is None:
         return []
-    return [float(one) for one in value] if isinstance(value, Iterable) else [float(value)]
+    if _is_several(value):
+        return [_number("values", one) for one in value]
+    return [_number("value", value)]
+
+
+def _is_several(value: object) -> bool:
+    """Whether it is a list of values. A tensor without dimensions is one number, and can be iterated
+    all the same; a text is none.
+    """
+    if isinstance(value, (str, bytes, Mapping)):
+        return False
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
+
+
+def _number(field: str, value: Any) -> float:
+    """A value of an objective.
+
+    Raises:
+        InvalidRequest: It is no number.
+    """
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise refuse(field, value, "a number, and of several objectives a list of numbers")
 
 
 def _request(study: str, action: str, document: Any, key: str) -> Request:

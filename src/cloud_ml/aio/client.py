@@ -219,11 +219,19 @@ class AsyncCloudMlClient(AsyncTrainJobs, AsyncModelServices, AsyncServerCalls):
         Raises:
             InvalidRequest: A field is wrong, or the local code cannot be packed.
             AlreadyExists: There is a study of that name.
+            TypeError: There is no such option, or the job is not a ``TrainJob``.
         """
         from dataclasses import replace
+        from inspect import signature
 
         from cloud_ml.aio.study_handle import AsyncStudyHandle
+        from cloud_ml.models.fields import check_options, check_type
+        from cloud_ml.models.jobs.train_job import TrainJob
+        from cloud_ml.models.studies.study import STUDY_ALIASES
 
+        check_type(job, TrainJob)
+        known = signature(self.studies.submit).parameters
+        check_options("create_study", options, known, STUDY_ALIASES)
         study = await self.studies.submit(replace(job, job_name=name), space, **options)
         return AsyncStudyHandle(self.studies, study)
 

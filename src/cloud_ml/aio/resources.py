@@ -151,7 +151,7 @@ class AsyncResources(Generic[NewT, ViewT]):
         return await wait_for_end(
             await self.describe(name),
             lambda last, wait_s: self.describe(name, newer_than=last.revision, wait_s=wait_s),
-            state=lambda view: f"{name} is still {view.phase}",
+            state=lambda view: f"{view.name} is still {view.phase}",
             ended=lambda view: view.phase in ends,
             timeout=timeout,
         )

@@ -59,7 +59,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         stopper: str = "",
         stopper_options: Mapping[str, Any] | None = None,
         target: float | None = None,
-        max_time: str | None = None,
+        max_time: str | int | None = None,
         repeats: int = 0,
         repeat_best: int = 3,
         keep_checkpoints: str | int = "all",
@@ -96,7 +96,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
                 ``hyperband``, ``threshold`` or ``plateau``.
             stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
             target: The study ends when a trial completes with this value or a better one.
-            max_time: The study ends when it is so old: ``90m``, ``2h``.
+            max_time: The study ends when it is so old: ``90m``, ``2h``. A number means seconds.
             repeats: How often each of the best trials is run again when all have ended, for objectives
                 with noise. Then ``best`` is the one with the best mean.
             repeat_best: How many of the best trials are repeated.
@@ -159,7 +159,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         stopper: str = "",
         stopper_options: Mapping[str, Any] | None = None,
         target: float | None = None,
-        max_time: str | None = None,
+        max_time: str | int | None = None,
         seed: int | None = None,
         trials: Sequence[Mapping[str, Any]] = (),
         warm_start: Sequence[str] = (),
@@ -186,7 +186,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             stopper: Says when a trial that reports should end.
             stopper_options: Its options.
             target: The study ends when a trial has this value or a better one.
-            max_time: The study ends when it is so old: ``90m``, ``2h``.
+            max_time: The study ends when it is so old: ``90m``, ``2h``. A number means seconds.
             seed: The same seed gives the same trials.
             trials: Trials that come first.
             warm_start: Names of earlier studies, which have ended: their trials are learned from, too.
@@ -248,7 +248,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         trials: int,
         *,
         target: float | None = None,
-        max_time: str | None = None,
+        max_time: str | int | None = None,
         space: Mapping[str, Any] | None = None,
         constraints: Sequence[str] | None = None,
     ) -> Study:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from cloud_ml.aio.studies import AsyncStudies
+from cloud_ml.models.fields import check_options
 from cloud_ml.models.jobs.job import JobEvent
-from cloud_ml.models.studies.study import Study, Trial
+from cloud_ml.models.studies.study import STUDY_ALIASES, Study, Trial
 
 
 class AsyncStudyHandle:
@@ -78,7 +80,13 @@ class AsyncStudyHandle:
         return self.study
 
     async def extend(self, trials: int, **changes: Any) -> Study:
-        """Run more trials, also after the end. ``changes`` are those of ``studies.extend``."""
+        """Run more trials, also after the end. ``changes`` are those of ``studies.extend``.
+
+        Raises:
+            TypeError: There is no such change.
+        """
+        known = signature(self._studies.extend).parameters
+        check_options("extend", changes, known, STUDY_ALIASES)
         self.study = await self._studies.extend(self.uid, trials, **changes)
         return self.study
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -37,9 +37,8 @@ def names_near(aliases: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
             known = cls.__dataclass_fields__  # type: ignore[attr-defined]
             for name in fields:
                 if name not in known:
-                    near = aliases.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
-                    hint = f"; did you mean {near}?" if near else ""
-                    raise TypeError(f"{cls.__name__} has no field {name!r}{hint}")
+                    near = near_name(name, known, aliases)
+                    raise TypeError(f"{cls.__name__} has no field {name!r}{near}")
             made(self, *values, **fields)
 
         cls.__init__ = init  # type: ignore[method-assign]
@@ -47,6 +46,33 @@ def names_near(aliases: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
         return cls
 
     return decorate
+
+
+def near_name(name: str, known: Collection[str], aliases: Mapping[str, str]) -> str:
+    """The end of a sentence about an unknown name, such as ``; did you mean objective?``; empty if
+    none is near.
+    """
+    near = aliases.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
+    return f"; did you mean {near}?" if near else ""
+
+
+def check_options(
+    call: str, options: Collection[str], known: Collection[str], aliases: Mapping[str, str]
+) -> None:
+    """Refuse an option that a call does not have.
+
+    Args:
+        call: As its user knows it, such as ``create_study``.
+        options: The names that were given.
+        known: Those that there are.
+        aliases: Options by words that people use for them elsewhere.
+
+    Raises:
+        TypeError: Names the call, the option and the one that may be meant.
+    """
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{call}() has no option {name!r}{near_name(name, known, aliases)}")
 
 
 def check_type(value: object, expected: type) -> None:

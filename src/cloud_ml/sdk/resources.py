@@ -147,7 +147,7 @@ class Resources(Generic[NewT, ViewT]):
         return wait_for_end(
             self.describe(name),
             lambda last, wait_s: self.describe(name, newer_than=last.revision, wait_s=wait_s),
-            state=lambda view: f"{name} is still {view.phase}",
+            state=lambda view: f"{view.name} is still {view.phase}",
             ended=lambda view: view.phase in ends,
             timeout=timeout,
         )

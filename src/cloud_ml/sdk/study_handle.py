@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
+from cloud_ml.models.fields import check_options
 from cloud_ml.models.jobs.job import JobEvent
-from cloud_ml.models.studies.study import Study, Trial
+from cloud_ml.models.studies.study import STUDY_ALIASES, Study, Trial
 from cloud_ml.sdk.studies import Studies
 
 
@@ -79,7 +81,13 @@ class StudyHandle:
         return self.study
 
     def extend(self, trials: int, **changes: Any) -> Study:
-        """Run more trials, also after the end. ``changes`` are those of ``studies.extend``."""
+        """Run more trials, also after the end. ``changes`` are those of ``studies.extend``.
+
+        Raises:
+            TypeError: There is no such change.
+        """
+        known = signature(self._studies.extend).parameters
+        check_options("extend", changes, known, STUDY_ALIASES)
         self.study = self._studies.extend(self.uid, trials, **changes)
         return self.study
 

@@ -224,7 +224,11 @@ class _Extend(click.Command):
 @click.argument("name", shell_complete=names_of(STUDIES))
 @click.option("--trials", type=WholeNumber(), required=True, metavar="N", help="How many more.")
 @click.option("--target", type=Number(), help="End when a trial has this value or a better one.")
-@click.option("--max-time", metavar="TIME", help="End when the study is so old, such as 2h.")
+@click.option(
+    "--max-time",
+    metavar="TIME",
+    help="End when the study is so old, such as 2h; a bare number is seconds.",
+)
 @click.option(
     "-s",
     "--space",

@@ -146,7 +146,11 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 )
 @click.option("--parallel", type=WholeNumber(), metavar="N", help="How many run at a time.")
 @click.option("--target", type=Number(), help="End when a trial has this value or a better one.")
-@click.option("--max-time", metavar="TIME", help="End when the study is so old, such as 2h.")
+@click.option(
+    "--max-time",
+    metavar="TIME",
+    help="End when the study is so old, such as 2h; a bare number is seconds.",
+)
 @click.option(
     "--max-failed",
     type=WholeNumber(),

@@ -125,7 +125,12 @@ def _checked_values(
         raise InvalidRequest("value is missing, and the trial reported none", field="value")
     field = "values" if record.spec.further else "value"
     if len(values) != len(metrics):
-        raise refuse(field, list(values), f"{len(metrics)}: of {', '.join(metrics)}")
+        allowed = (
+            f"one number for each objective, in this order: {', '.join(metrics)}"
+            if record.spec.further
+            else f"one number, the {metrics[0]}"
+        )
+        raise refuse(field, list(values), allowed)
     for value in values:
         if not math.isfinite(value):
             raise refuse(field, value, "a number; tell state infeasible instead")

@@ -8,6 +8,7 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
+from cloud_ml.models.fields import near_name
 from cloud_ml.models.jobs.train_job import TrainJob
 
 STUDY_LABEL = "study"
@@ -15,6 +16,7 @@ STUDY_LABEL = "study"
 REPRODUCES_LABEL = "reproduces"
 """The label of a job that runs another one again: its uid."""
 _NOT_CHANGED = ("job_name", "environment", "hyperparameters")
+_CHANGED = [name for name in TrainJob.__dataclass_fields__ if name not in _NOT_CHANGED]
 _MOST = 200
 
 
@@ -45,9 +47,10 @@ class JobClone:
             for name, value in values.items():
                 _check_value(f"{what}.{name[:80]}", name, value)
         for name in self.fields:
-            if name not in TrainJob.__dataclass_fields__ or name in _NOT_CHANGED:
+            if name not in _CHANGED:
+                near = near_name(name[:80], _CHANGED, TrainJob.field_aliases)  # type: ignore[attr-defined]
                 raise InvalidRequest(
-                    f"fields.{name[:80]} is no field that a copy can change",
+                    f"fields.{name[:80]} is not a field that a copy can change{near}",
                     field=f"fields.{name[:80]}",
                     value=name[:80],
                     allowed="a field of a job, such as memory_limit",

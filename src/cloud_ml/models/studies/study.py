@@ -12,7 +12,7 @@ from cloud_ml.models.fields import LIMIT_ALIASES, names_near
 from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.models.resource import ResourceType, ResourceView
 
-_ALIASES = {
+STUDY_ALIASES = {
     **{one.name: f"job.{one.name}" for one in fields(TrainJob)},
     **{word: f"job.{name}" for word, name in LIMIT_ALIASES.items()},
     "parallelTrialCount": "parallel", "parallel_trial_count": "parallel", "n_jobs": "parallel",
@@ -45,7 +45,7 @@ ALGORITHMS = (
 """The names of the algorithms that there are."""
 
 
-@names_near(_ALIASES)
+@names_near(STUDY_ALIASES)
 @dataclass(frozen=True, kw_only=True)
 class NewStudy:
     """A search for the arguments with which a train job does best.
@@ -80,7 +80,7 @@ class NewStudy:
             ``hyperband``, ``threshold`` or ``plateau``; none by default.
         stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
         target: The study ends when a trial completes with this value or a better one.
-        max_time: The study ends when it is so old: ``90m``, ``2h``.
+        max_time: The study ends when it is so old: ``90m``, ``2h``. A bare number means seconds.
         repeats: How often each of the best trials is run again with the same parameters, when all
             trials have ended, for objectives with noise. The best has the best mean; 0 by default.
         repeat_best: How many of the best trials are repeated; 3 by default.
@@ -110,7 +110,7 @@ class NewStudy:
     stopper: str = ""
     stopper_options: dict[str, Any] = field(default_factory=dict)
     target: float | None = None
-    max_time: str | None = None
+    max_time: str | int | None = None
     repeats: int = 0
     repeat_best: int = 3
     keep_checkpoints: str | int = "all"
@@ -137,7 +137,7 @@ class StudyExtension:
 
     trials: int
     target: float | None = None
-    max_time: str | None = None
+    max_time: str | int | None = None
     space: dict[str, Any] = field(default_factory=dict)
     constraints: list[str] | None = None
 

@@ -152,7 +152,7 @@ def target_of(target: float | None) -> float | None:
     return target
 
 
-def max_time_of(max_time: str | None) -> float:
+def max_time_of(max_time: str | int | None) -> float:
     """A limit of time in seconds; 0 for none.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -63,6 +63,52 @@ async def test_a_loop_finds_the_best(world: World) -> None:
     assert (found.local, found.job) == (True, {})
     reasons = [event.reason for event in await world.studies.events("rates")]
     assert reasons.count("TrialCompleted") == 8
+
+
+class _Scalar:
+    """A tensor without dimensions, as NumPy and PyTorch have it: iterating it is an error."""
+
+    ndim = 0
+
+    def __float__(self) -> float:
+        return 0.25
+
+    def __iter__(self) -> Iterator[float]:
+        raise TypeError("iteration over a 0-d array")
+
+
+async def test_a_value_that_is_no_number_is_refused_in_words(world: World) -> None:
+    def loop() -> None:
+        study = world.other.studies.local("rates", _SPACE, algorithm="random", max_trials=2)
+        trial = study.ask()
+        assert trial is not None
+        wrong: Any
+        for wrong in ("abc", "0.5", b"1", {"loss": 1}, object()):
+            with pytest.raises(InvalidRequest, match=r"value is .*; allowed is a number, and of"):
+                study.tell(trial, wrong)
+            with pytest.raises(InvalidRequest, match=r"value is .*; allowed is a number, and of"):
+                trial.report(1, wrong)
+        with pytest.raises(InvalidRequest, match="values is 'a'; allowed is a number, and of"):
+            study.tell(trial, ["a"])  # type: ignore[list-item]
+        with pytest.raises(InvalidRequest, match=r"\[1.0, 2.0\]; allowed is one number, the loss"):
+            study.tell(trial, [1, 2])
+        assert study.best() is None
+        study.tell(trial, _Scalar())  # type: ignore[arg-type]
+        best = study.best()
+        assert best is not None
+        assert (best.number, best.value) == (0, 0.25)
+
+    await asyncio.to_thread(loop)
+
+
+async def test_time_is_limited_by_seconds_as_a_number_or_with_a_unit(world: World) -> None:
+    await world.loops.local("rates", _SPACE, algorithm="random", max_time=90)
+    assert (await world.studies.describe("rates")).max_time == "1m30s"
+    assert (await world.loops.extend("rates", 1, max_time=7200)).max_time == "2h"
+    assert (await world.loops.extend("rates", 1, max_time="5")).max_time == "5s"
+    for wrong in (0, -1, True, 0.5, "soon"):
+        with pytest.raises(InvalidRequest, match="max_time"):
+            await world.loops.extend("rates", 1, max_time=wrong)  # type: ignore[arg-type]
 
 
 async def test_the_blocking_face_asks_and_tells(world: World) -> None:

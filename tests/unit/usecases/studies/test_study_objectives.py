@@ -62,7 +62,9 @@ async def test_values_are_told_for_each_objective_and_never_reported(world: Worl
         with pytest.raises(Conflict, match="rates has 2 objectives; a value is reported of one"):
             first.report(1, 0.5)
         for wrong in (0.5, [0.5], [1, 2, 3], None):
-            with pytest.raises(InvalidRequest, match="2: of error, speed"):
+            with pytest.raises(
+                InvalidRequest, match="one number for each objective, in this order: error, speed"
+            ):
                 study.tell(first, wrong)
         study.tell(first, (0.5, 1))
         study.tell(first, [0.5, 1])
