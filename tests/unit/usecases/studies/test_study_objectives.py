@@ -147,7 +147,8 @@ async def test_a_job_that_lacks_one_metric_is_told_which(world: World) -> None: 
     assert [one.state for one in found.trials] == ["Completed", "MetricMissing", "Infeasible"]
     assert found.trials[1].message == (
         "its job reported no speed, but sped (job.report), error (job.report); "
-        "name one of them as the objective, find it by --metric-pattern, or print lines such as speed=0.25"
+        "name one of them as the objective, find it by --metric-pattern, or print lines such as "
+        "speed=0.25"
     )
     assert found.trials[2].message == "its last value of error is inf"
     assert found.trials[0].values == [0.5, 2.0]
