@@ -43,7 +43,8 @@ NOT_FUZZED = {
     "domain.workloads.progress_events": "the number at the beginning of an event that we wrote",
     "models.jobs.clone": "digits at the end of a job's name",
     "cli.display.advice": "the first word of what the server says of a job",
-    "cli.studies.documents": "a word of the command line, by one pattern of linear time",
+    "cli.studies.documents": "a word of the command line, by patterns of linear time",
+    "cli.studies.group": "whether a word that was typed is a number, for a hint",
     "cli.tracking.run_names": _THROUGH,
     "cli.studies.local_trials": "what its user's own script prints, in the rights of its user; "
     "`test_local_trials.py` has the table of lines",
