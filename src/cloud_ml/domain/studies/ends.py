@@ -60,10 +60,14 @@ def _failed(spec: StudySpec, status: StudyStatus) -> StudyStatus | None:
     """The end of a study whose trials fail."""
     failures = [t for t in status.trials if t.state in _FAILURES]
     if len(failures) > spec.max_failed:
-        why = f"{len(failures)} trials failed, the last: {failures[-1].message}"
+        several = f"{len(failures)} trials failed, the last"
+        trials = "1 trial failed" if len(failures) == 1 else several
+        why = f"{trials}: {failures[-1].message}"
         return _ending(status, StudyPhase.FAILED, "TooManyFailures", why)
     if spec.same_failures and _alike(status.trials) >= spec.same_failures:
-        why = f"the last {_alike(status.trials)} trials failed alike: {failures[-1].message}"
+        alike = _alike(status.trials)
+        trials = "trial failed" if alike == 1 else f"{alike} trials failed alike"
+        why = f"the last {trials}: {failures[-1].message}"
         return _ending(status, StudyPhase.FAILED, "SameFailure", why)
     return None
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -363,6 +364,25 @@ def test_trials_that_fail_alike_end_the_study_with_their_words() -> None:
         study_record(max_failed=9, max_trials=9, same_failures=3, parallel=1), failing
     )
     assert record.status.phase is StudyPhase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_failed": 0, "same_failures": 0}, "1 trial failed: exit 1"),
+        ({"max_failed": 1, "same_failures": 0}, "2 trials failed, the last: exit 1"),
+        ({"max_failed": 9, "same_failures": 1}, "the last trial failed: exit 1"),
+        ({"max_failed": 9, "same_failures": 2}, "the last 2 trials failed alike: exit 1"),
+    ],
+)
+def test_a_study_that_fails_counts_in_plain_words(limits: dict[str, int], message: str) -> None:
+    failing = {
+        number: dataclasses.replace(_done(None, ok=False), message="exit 1") for number in range(2)
+    }
+    record = study_record(max_trials=9, parallel=1, **limits)
+    for _ in range(3):
+        record, _ = _settled(record, failing)
+    assert (record.status.phase, record.status.message) == (StudyPhase.FAILED, message)
 
 
 def test_a_study_that_fails_says_why_also_after_its_other_trials_are_stopped() -> None:
