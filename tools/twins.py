@@ -47,6 +47,7 @@ TWINS = {
             "resources",
             "logged_run",
             "model_registry",
+            "outages",
             "runs",
             "runtimes",
             "secrets",

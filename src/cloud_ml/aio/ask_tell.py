@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import math
 import os
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from cloud_ml.aio.clock import sleep as pause
+from cloud_ml.aio.outages import outlast_outage
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.errors import TransportError, TryAgain
 from cloud_ml.models import codec
 from cloud_ml.models.common import refuse
 from cloud_ml.models.studies.ask_tell import (
@@ -34,7 +32,6 @@ from cloud_ml.models.studies.ask_tell import (
 )
 from cloud_ml.models.studies.study import STUDIES, Study, Trial
 from cloud_ml.sdk.messages import Request, json_request, segment
-from cloud_ml.sdk.timeouts import PATIENCE
 
 T = TypeVar("T")
 
@@ -70,7 +67,7 @@ class AsyncTrialHandle:
         request = _request(
             self._study, "report", codec.encode(reported_value), os.urandom(16).hex()
         )
-        self._advice = await _patiently(self._transport, TrialAdvice, request)
+        self._advice = await outlast_outage(lambda: self._transport.ask(TrialAdvice, request))
 
     def should_stop(self) -> bool:
         """Whether the trial does badly and should end now: what the last ``report`` was answered."""
@@ -124,7 +121,7 @@ class AsyncLocalStudy:
         """
         outcome = _end_of(trial, value, state, message)
         request = _request(self.name, "tell", codec.encode(outcome), os.urandom(16).hex())
-        await _patiently(self._transport, TellTrial, request)
+        await outlast_outage(lambda: self._transport.ask(TellTrial, request))
 
     async def tell_and_ask(
         self,
@@ -143,7 +140,7 @@ class AsyncLocalStudy:
     async def _ask(self, tell: TellTrial | None) -> AsyncTrialHandle | None:
         ask = AskTrial(key=os.urandom(16).hex(), tell=tell)
         request = _request(self.name, "ask", codec.encode_given(ask), ask.key)
-        found = await _patiently(self._transport, AskedTrial, request)
+        found = await outlast_outage(lambda: self._transport.ask(AskedTrial, request))
         if found.trial is None:
             return None
         return AsyncTrialHandle(self._transport, self.name, found.trial)
@@ -218,16 +215,3 @@ def _request(study: str, action: str, document: Any, key: str) -> Request:
     """A request that may be sent again: each of them is the same when it is repeated."""
     path = f"{STUDIES.path}/{segment(study)}/{action}"
     return json_request("POST", path, document, idempotency_key=key)
-
-
-async def _patiently(transport: AsyncTransport, kind: type[T], request: Request) -> T:
-    """The answer, also where the server starts again meanwhile: a loop of hours must not end."""
-    failures = 0
-    while True:
-        try:
-            return await transport.ask(kind, request)
-        except (TransportError, TryAgain):
-            failures += 1
-            if failures >= PATIENCE.attempts:
-                raise
-            await pause(PATIENCE.backoff(failures, random.random()))  # noqa: S311 - guards nothing

@@ -12,11 +12,11 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from cloud_ml.aio.clock import sleep as pause
+from cloud_ml.aio.outages import outlast_outage
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError, TryAgain
 from cloud_ml.models.tracking.metrics import LoggedValue
 from cloud_ml.models.tracking.run_keys import check_key, check_step
@@ -88,14 +88,14 @@ class AsyncLoggedRun:
             await self._end_at_once("KILLED")
             return
         try:
-            await _patiently(self.send)
+            await outlast_outage(self.send)
         except CloudMlError:
             await self._end_at_once("FAILED")
             if kind is None:
                 raise
             return  # the error of the block is what its user has to see
         try:
-            await _patiently(lambda: self._finish("FINISHED" if kind is None else "FAILED"))
+            await outlast_outage(lambda: self._finish("FINISHED" if kind is None else "FAILED"))
         except CloudMlError:
             if kind is None:
                 raise
@@ -144,11 +144,11 @@ class AsyncLoggedRun:
             InvalidRequest: A parameter has another value already.
         """
         texts = {name: str(value) for name, value in values.items()}
-        await _patiently(lambda: self._runs.log(self._uid, params=texts))
+        await outlast_outage(lambda: self._runs.log(self._uid, params=texts))
 
     async def tags(self, **values: str) -> None:
         """Set tags."""
-        await _patiently(lambda: self._runs.log(self._uid, tags=values))
+        await outlast_outage(lambda: self._runs.log(self._uid, tags=values))
 
     async def send(self) -> None:
         """Send what was logged so far. Values that could not be sent are sent with the next ones.
@@ -174,21 +174,6 @@ class AsyncLoggedRun:
             raise
         finally:
             self._unsent = [*waiting, *self._unsent]
-
-
-async def _patiently(action: Callable[[], Awaitable[None]]) -> None:
-    """Repeat what the server does not answer: it may start again meanwhile."""
-    failures = 0
-    while True:
-        try:
-            await action()
-        except (TransportError, TryAgain):
-            failures += 1
-            if failures >= PATIENCE.attempts:
-                raise
-            await pause(PATIENCE.backoff(failures, random.random()))  # noqa: S311 - guards nothing
-        else:
-            return
 
 
 def _number(name: str, value: object) -> float:

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import math
 import os
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from cloud_ml.errors import TransportError, TryAgain
 from cloud_ml.models import codec
 from cloud_ml.models.common import refuse
 from cloud_ml.models.studies.ask_tell import (
@@ -32,9 +30,8 @@ from cloud_ml.models.studies.ask_tell import (
     TrialAdvice,
 )
 from cloud_ml.models.studies.study import STUDIES, Study, Trial
-from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.messages import Request, json_request, segment
-from cloud_ml.sdk.timeouts import PATIENCE
+from cloud_ml.sdk.outages import outlast_outage
 from cloud_ml.sdk.transport import Transport
 
 T = TypeVar("T")
@@ -71,7 +68,7 @@ class TrialHandle:
         request = _request(
             self._study, "report", codec.encode(reported_value), os.urandom(16).hex()
         )
-        self._advice = _patiently(self._transport, TrialAdvice, request)
+        self._advice = outlast_outage(lambda: self._transport.ask(TrialAdvice, request))
 
     def should_stop(self) -> bool:
         """Whether the trial does badly and should end now: what the last ``report`` was answered."""
@@ -125,7 +122,7 @@ class LocalStudy:
         """
         outcome = _end_of(trial, value, state, message)
         request = _request(self.name, "tell", codec.encode(outcome), os.urandom(16).hex())
-        _patiently(self._transport, TellTrial, request)
+        outlast_outage(lambda: self._transport.ask(TellTrial, request))
 
     def tell_and_ask(
         self,
@@ -144,7 +141,7 @@ class LocalStudy:
     def _ask(self, tell: TellTrial | None) -> TrialHandle | None:
         ask = AskTrial(key=os.urandom(16).hex(), tell=tell)
         request = _request(self.name, "ask", codec.encode_given(ask), ask.key)
-        found = _patiently(self._transport, AskedTrial, request)
+        found = outlast_outage(lambda: self._transport.ask(AskedTrial, request))
         if found.trial is None:
             return None
         return TrialHandle(self._transport, self.name, found.trial)
@@ -217,16 +214,3 @@ def _request(study: str, action: str, document: Any, key: str) -> Request:
     """A request that may be sent again: each of them is the same when it is repeated."""
     path = f"{STUDIES.path}/{segment(study)}/{action}"
     return json_request("POST", path, document, idempotency_key=key)
-
-
-def _patiently(transport: Transport, kind: type[T], request: Request) -> T:
-    """The answer, also where the server starts again meanwhile: a loop of hours must not end."""
-    failures = 0
-    while True:
-        try:
-            return transport.ask(kind, request)
-        except (TransportError, TryAgain):
-            failures += 1
-            if failures >= PATIENCE.attempts:
-                raise
-            pause(PATIENCE.backoff(failures, random.random()))  # noqa: S311 - guards nothing

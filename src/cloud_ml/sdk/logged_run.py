@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError, TryAgain
 from cloud_ml.models.tracking.metrics import LoggedValue
 from cloud_ml.models.tracking.run_keys import check_key, check_step
-from cloud_ml.sdk.clock import sleep as pause
+from cloud_ml.sdk.outages import outlast_outage
 from cloud_ml.sdk.timeouts import PATIENCE
 
 if TYPE_CHECKING:
@@ -89,14 +89,14 @@ class LoggedRun:
             self._end_at_once("KILLED")
             return
         try:
-            _patiently(self.send)
+            outlast_outage(self.send)
         except CloudMlError:
             self._end_at_once("FAILED")
             if kind is None:
                 raise
             return  # the error of the block is what its user has to see
         try:
-            _patiently(lambda: self._finish("FINISHED" if kind is None else "FAILED"))
+            outlast_outage(lambda: self._finish("FINISHED" if kind is None else "FAILED"))
         except CloudMlError:
             if kind is None:
                 raise
@@ -145,11 +145,11 @@ class LoggedRun:
             InvalidRequest: A parameter has another value already.
         """
         texts = {name: str(value) for name, value in values.items()}
-        _patiently(lambda: self._runs.log(self._uid, params=texts))
+        outlast_outage(lambda: self._runs.log(self._uid, params=texts))
 
     def tags(self, **values: str) -> None:
         """Set tags."""
-        _patiently(lambda: self._runs.log(self._uid, tags=values))
+        outlast_outage(lambda: self._runs.log(self._uid, tags=values))
 
     def send(self) -> None:
         """Send what was logged so far. Values that could not be sent are sent with the next ones.
@@ -175,21 +175,6 @@ class LoggedRun:
             raise
         finally:
             self._unsent = [*waiting, *self._unsent]
-
-
-def _patiently(action: Callable[[], None]) -> None:
-    """Repeat what the server does not answer: it may start again meanwhile."""
-    failures = 0
-    while True:
-        try:
-            action()
-        except (TransportError, TryAgain):
-            failures += 1
-            if failures >= PATIENCE.attempts:
-                raise
-            pause(PATIENCE.backoff(failures, random.random()))  # noqa: S311 - guards nothing
-        else:
-            return
 
 
 def _number(name: str, value: object) -> float:

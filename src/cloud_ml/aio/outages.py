@@ -1,0 +1,34 @@
+"""Requests that outlast a restart of the server."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from cloud_ml.aio.clock import sleep as pause
+from cloud_ml.errors import TransportError, TryAgain
+from cloud_ml.sdk.timeouts import PATIENCE
+
+T = TypeVar("T")
+
+
+async def outlast_outage(action: Callable[[], Awaitable[T]]) -> T:
+    """What ``action`` answers, which is called again while the server does not answer: a loop of
+    hours must not end because the server is upgraded meanwhile.
+
+    Args:
+        action: Sends a request that may be repeated.
+
+    Raises:
+        TransportError: The server has not answered for about two minutes.
+    """
+    failures = 0
+    while True:
+        try:
+            return await action()
+        except (TransportError, TryAgain):
+            failures += 1
+            if failures >= PATIENCE.attempts:
+                raise
+            await pause(PATIENCE.backoff(failures, random.random()))  # noqa: S311 - guards nothing
