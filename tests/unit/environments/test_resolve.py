@@ -80,6 +80,22 @@ def test_without_a_reason_the_log_is_named() -> None:
     assert "dns error" in NoSolution(b"cause: dns error").message
 
 
+def test_a_requirement_of_the_runtime_that_is_in_the_way_is_named() -> None:
+    words = (
+        b"  x No solution found when resolving dependencies:\n  \xe2\x95\xb0\xe2\x94\x80\xe2\x96\xb6 "
+        b"Because you require torch==2.* and you require numpy==1.23.5, your requirements are "
+        b"unsatisfiable."
+    )
+    message = NoSolution(words).beside(TORCH).message
+    assert message.startswith("the requirements cannot be resolved: Because you require torch")
+    assert message.endswith(
+        "are unsatisfiable. The runtime torch 2 needs torch==2.13.0, numpy; with -F python only "
+        "your requirements count"
+    )
+    other = NoSolution(b"cause: you require torchvision==9").beside(TORCH).message
+    assert "runtime" not in other
+
+
 def test_the_cause_of_a_failed_download_is_told_once() -> None:
     words = "error: Failed to download `a`\n cause: Request failed after 3 retries in 6.8s\n cause: Failed to fetch: x\n"  # noqa: E501
     assert first_reason(words + " cause: error sending request\n cause: Connection refused") == (

@@ -31,6 +31,10 @@ _UNKNOWN = re.compile(
 _RETRIED = re.compile(r"Request failed after \d+ retries")
 
 
+_PLAIN = "python"
+"""The runtime that needs no package."""
+
+
 class NoSolution(EnvironmentFailed):
     """uv has looked and found nothing; ``words`` are its own, and the message holds the first of
     its reasons.
@@ -43,6 +47,26 @@ class NoSolution(EnvironmentFailed):
         )
         super().__init__("EnvironmentFailed", f"the requirements cannot be resolved: {why}")
         self.words = words
+
+    def beside(self, runtime: Runtime) -> NoSolution:
+        """The same failure, which names the runtime where one of its requirements is in uv's way:
+        the user has not written that one.
+        """
+        needed = [
+            text
+            for text in runtime.requires
+            if re.search(rb"you\s+require\s+%s(?![\w-])" % _name_of(text), self.words)
+        ]
+        if needed and runtime.name != _PLAIN:
+            self.message = (
+                f"{self.message.rstrip('.')}. The runtime {runtime.name} {runtime.version} needs "
+                f"{', '.join(needed)}; with -F {_PLAIN} only your requirements count"
+            )
+        return self
+
+
+def _name_of(requirement: str) -> bytes:
+    return re.escape(parse(requirement).name).encode()
 
 
 def is_unknown_package(words: bytes) -> bool:

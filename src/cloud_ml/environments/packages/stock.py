@@ -103,7 +103,10 @@ class Stock:
         if not needed:
             self.resolved()
             return base, self._install_locks(self.shared, [base], interpreter)
-        lock, uv = self._job_lock(bare, base, needed, interpreter)
+        try:
+            lock, uv = self._job_lock(bare, base, needed, interpreter)
+        except resolve.NoSolution as failure:
+            raise failure.beside(runtime) from None
         resolve.check_forbidden(lock, runtime)
         self.resolved()
         if locked_versions(base).items() <= locked_versions(lock).items():
