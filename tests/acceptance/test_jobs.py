@@ -336,6 +336,30 @@ def test_a_job_over_its_time_limit_has_its_own_grace_time(
     assert log.endswith("up\n"), log
 
 
+def test_no_task_has_failed_that_the_server_itself_has_ended(
+    client: CloudMlClient, code: Callable[..., str], run: Callable[..., tuple[Job, str]]
+) -> None:
+    handle = client.submit_train_job(
+        TrainJob("ended-thrice", "trainer.task", code(UNTIL_GO), job_args=["/nowhere"])
+    )
+    eventually(lambda: handle.refresh().phase == "Running", "it runs")
+    handle.restart()
+    eventually(lambda: handle.refresh().attempt == 2 and handle.job.phase == "Running", "again")
+    handle.pause()
+    eventually(lambda: handle.refresh().phase == "Paused", "it is paused")
+    handle.resume()
+    eventually(lambda: handle.refresh().phase == "Running", "it goes on")
+    handle.cancel()
+    assert handle.wait(30).reason == "Cancelled"
+    run("ended-by-limit", UNTIL_GO, job_args=["/nowhere"], wall_time_limit="2s")
+    run("killed-by-limit", STUBBORN, wall_time_limit="2s", grace_time="1s")
+    for name in ("ended-thrice", "ended-by-limit", "killed-by-limit"):
+        events = client.train_job_events(name)
+        assert [one.message for one in events if one.reason == "TaskFailed"] == []
+    [task] = client.train_job_tasks("killed-by-limit")
+    assert (task.message, task.signal) == ("stopped with the whole job", "SIGKILL")
+
+
 PRINTS_BYTES = """
 import sys
 sys.stdout.buffer.write(bytes([255, 13, 10, 0]) + b"loss=0.5")

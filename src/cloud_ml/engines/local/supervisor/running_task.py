@@ -49,6 +49,7 @@ class RunningTask:
         released: It has handed its control group on to another.
         recovery: The clock of its restart.
         asked_to_restart: By somebody. It has until ``kill_at`` to end.
+        sent_signals: What it was sent to end it, since it has started.
         log_begin: Where what it has said begins in its log, if it has started again.
         looks: When to look whether its processes are gone.
     """
@@ -70,6 +71,7 @@ class RunningTask:
     recovery: RecoveryClock | None = None
     asked_to_restart: bool = False
     kill_at: float | None = None
+    sent_signals: set[int] = field(default_factory=set)
     log_begin: int = 0
     looks: Looks = field(default_factory=Looks)
 

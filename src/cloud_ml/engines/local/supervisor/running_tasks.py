@@ -30,7 +30,7 @@ from cloud_ml.engines.local.processes.limits import Verdict, signal_name
 from cloud_ml.engines.local.supervisor import task_signals
 from cloud_ml.engines.local.supervisor.attempt import StagedAttempt
 from cloud_ml.engines.local.supervisor.end_findings import EndFindings
-from cloud_ml.engines.local.supervisor.gang_end import GangEnd
+from cloud_ml.engines.local.supervisor.gang_end import GangEnd, ends_by
 from cloud_ml.engines.local.supervisor.gang_stop import GangStop
 from cloud_ml.engines.local.supervisor.hang_watch import HangWatch
 from cloud_ml.engines.local.supervisor.launcher_failure import out_of_memory_beside
@@ -251,7 +251,8 @@ class RunningTasks:
         if task.hung and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
             verdict = Verdict(Reason.HUNG, self._hangs.sentence(task))
         self._end_if_launcher_of_one_out_of_memory(task, verdict)
-        stopped = self._end.stopped(task.plan.name, verdict)
+        by_server = ends_by(task.exit, task.sent_signals)
+        stopped = self._end.stopped(task.plan.name, verdict, by_server=by_server)
         verdict = self._findings.say_why(task, verdict) if stopped is None else stopped
         task.observed = replace(
             task.observed,

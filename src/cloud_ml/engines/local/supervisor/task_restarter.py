@@ -112,6 +112,7 @@ class TaskRestarter:
             variables["CLOUDML_RESTORE_FROM"] = checkpoints.path_of(checkpoint)
         task.plan = replace(task.plan, environment={**task.plan.environment, **variables})
         task.restart_at, task.exit, task.exceeded, task.hung = None, None, None, False
+        task.sent_signals.clear()
         task.looks.begin()
         self._starter.start_again(task)
         self._attend(task)
