@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+from cloud_ml.domain.jobs.clones import clone_job
 from cloud_ml.errors import (
     AlreadyExists,
     CloudMlError,
@@ -21,6 +22,7 @@ from cloud_ml.errors import (
 )
 from cloud_ml.models import codec
 from cloud_ml.models.jobs.checkpoints import JobCheckpoint, JobCheckpoints
+from cloud_ml.models.jobs.clone import JobClone
 from cloud_ml.models.jobs.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.models.jobs.job import (
     Job,
@@ -194,6 +196,10 @@ class FakeApi:
             raise Conflict(f"{name} has ended already: {job.phase}", field="phase")
         if verb == "cancel":
             job = self._change(job, phase="Stopping", reason="Cancelled")
+        if verb == "clone":
+            spec, changes = codec.decode(TrainJob, job.spec), codec.decode(JobClone, seen.document)
+            copy = json.dumps(codec.encode(clone_job(spec, changes)))
+            return self._submit(replace(seen, body=copy.encode()))
         if verb == "start":
             job = self._change(job, phase="Queued")
         if seen.method == "DELETE":

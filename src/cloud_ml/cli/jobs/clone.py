@@ -13,7 +13,13 @@ from cloud_ml.cli.display.output import note, output_option
 from cloud_ml.cli.jobs.options import field_options, given_fields, with_given
 from cloud_ml.cli.jobs.requirement_options import given_requirements, requirement_options
 from cloud_ml.cli.jobs.sending import tell_submitted
-from cloud_ml.cli.jobs.submit_arguments import environment_options, given_pairs, read_pairs
+from cloud_ml.cli.jobs.submit_arguments import (
+    SubmitCommand,
+    environment_options,
+    given_behind,
+    given_pairs,
+    read_pairs,
+)
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.models import common, parameter_file
 from cloud_ml.models.jobs.clone import labels_of_copy
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command(epilog=exit_codes.HELP)
+@click.command(cls=SubmitCommand, epilog=exit_codes.HELP)
 @click.argument("job", shell_complete=job_names)
 @click.argument("new_name", metavar="[NEW_NAME]", required=False)
 @click.option(
@@ -64,9 +70,10 @@ def clone(
     \b
     cloudml jobs clone linear --set lr=0.1
     cloudml jobs clone linear slow --set lr=0.1 --set epochs=30 -M 2G
+    cloudml jobs clone linear -- --lr 0.1
 
-    Arguments that --set does not name stay. Without NEW_NAME (or --job_name), the new name is the
-    old one with a number.
+    Arguments that --set does not name stay, unless others stand behind `--`: they take the place of
+    all. Without NEW_NAME (or --job_name), the new name is the old one with a number.
     """
     given = given_fields(options)
     if new_name is not None:
@@ -81,6 +88,8 @@ def clone(
     pairs = given_pairs({"labels": kept.get("labels")}, environment, labels, environment_files)
     variables = pairs.pop("environment", {})
     fields |= pairs
+    if behind := given_behind():
+        fields["job_args"] = behind
     if names := given.get("secrets"):
         fields["secrets"] = list(dict.fromkeys([*(kept.get("secrets") or ()), *names]))
     changed = {name: value for name, value in fields.items() if value != kept.get(name)}
@@ -88,7 +97,7 @@ def clone(
     name = changed.pop("job_name", None)
     arguments: dict[str, Any] = dict.fromkeys(removed)
     arguments |= read_pairs("--set", changes)
-    _note_new_flags(found.spec, arguments)
+    _note_new_flags(fields, arguments)
     handle = session.client.clone_train_job(
         found.uid, arguments, job_name=name, environment=variables, **changed
     )

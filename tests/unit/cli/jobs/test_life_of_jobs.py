@@ -113,6 +113,19 @@ def test_a_job_is_run_again_with_changes_and_without_its_secrets(run: Run, api: 
     assert run("jobs", "rerun", "a", "-hkp", "new", "-n", "b").exit_code == 0
 
 
+def test_what_stands_behind_two_dashes_are_the_arguments_of_a_clone(run: Run, api: FakeApi) -> None:
+    run("jobs", "submit", "a", "m", "fds://cloudml/a.whl", "--", "--lr", "1", "7")
+    assert run("jobs", "clone", "a", "-o", "name", "--", "0").stdout == "a-2\n"
+    assert run("jobs", "clone", "a", "b", "-o", "name", "--", "--lr", "2").stdout == "b\n"
+    changed = run("jobs", "clone", "a", "c", "--set", "lr=4", "--", "--lr=3", "--", "x")
+    assert (changed.exit_code, "is new" in changed.stderr) == (0, False)
+    assert [api.jobs[name].spec["job_args"] for name in ("a-2", "b", "c")] == [
+        ["0"],
+        ["--lr", "2"],
+        ["--lr=4", "--", "x"],
+    ]
+
+
 def test_a_copy_of_a_job_that_failed_says_that_it_begins_anew(run: Run, api: FakeApi) -> None:
     spec = {"job_name": "a", "module_name": "m", "trainer_uri": "fds://cloudml/a.whl"}
     kept = JobOutputs(uri="fds://cloudml/o", files=1)
