@@ -250,11 +250,31 @@ def test_lists_are_narrowed_by_phase_or_by_state(served: Served) -> None:
 
 def test_states_of_the_original_wire_name_several_phases() -> None:
     assert phases_of("creating") == {Phase.STARTING, Phase.RESTARTING}
-    assert phases_of("failed") == {Phase.FAILED, Phase.STOPPED}
-    assert phases_of("Failed") == {Phase.FAILED}
+    assert phases_of("Completed") == phases_of("completed") == {Phase.SUCCEEDED}
     assert phases_of("queued,SUCCEEDED") == {Phase.QUEUED, Phase.SUCCEEDED}
     with pytest.raises(InvalidRequest, match="Saved, Paused, Queued"):
         phases_of("asleep")
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_phase_means_the_same_however_it_is_spelled(phase: Phase) -> None:
+    for word in (phase, phase.lower(), phase.upper()):
+        assert phases_of(word) == {phase}
+
+
+@pytest.mark.parametrize(
+    ("word", "phase"),
+    [
+        ("cancelled", "Stopped"),
+        ("Canceled", "Stopped"),
+        ("deleted", "Stopped"),
+        ("runing", "Running"),
+    ],
+)
+def test_another_word_for_a_phase_names_it(word: str, phase: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        phases_of(word)
+    assert refused.value.hint == f"Did you mean {phase}?"
 
 
 def test_a_folder_of_event_files_that_two_jobs_share_is_told(served: Served) -> None:

@@ -23,7 +23,7 @@ from cloud_ml.cli.session import Session, pass_session
     aliases=("--status", "--states", "--phase"),
     metavar="STATE,…",
     shell_complete=state_names,
-    help="Only in these states, such as running,failed.",
+    help="Only in these states, such as running,failed. A cancelled job is stopped.",
 )
 @click.option(
     "-n",

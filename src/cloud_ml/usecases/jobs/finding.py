@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 
 from cloud_ml.domain.jobs.kind import framework_tag, label_tag
 from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase
@@ -15,6 +16,10 @@ from cloud_ml.models import codec, common
 from cloud_ml.state.matching import Match
 
 MOST_LABELS = 10
+_PHASES = {phase.lower(): phase for phase in Phase}
+_OTHER_WORDS = dict.fromkeys(("cancelled", "canceled", "deleted", "killed"), Phase.STOPPED)
+"""Words for phases that are reasons of jobs, or states on other platforms."""
+_LONGEST_WORD = 40
 _NAME = re.compile(r"[a-z0-9-]{1,63}|[a-z0-9-]{0,63}\*")
 
 
@@ -75,24 +80,30 @@ class Filters:
 def phases_of(states: str) -> Collection[str]:
     """The phases that ``states`` names, separated by commas.
 
-    A word is a phase (``Failed``), a state of the original wire (``failed``, which means stopped
-    jobs too), or else a phase however it is spelled (``queued``).
+    A word is a phase, or else a state of the original wire (``creating``, which means two phases).
+    Case does not matter.
 
     Raises:
         InvalidRequest: A word is neither.
     """
     found: set[str] = set()
     for word in map(str.strip, states.split(",")):
-        named = (
-            {word} & set(Phase)
-            or {phase for phase in Phase if WIRE_STATES[phase] == word}
-            or {phase for phase in Phase if phase.lower() == word.lower()}
-        )
+        key = word.lower()
+        named = {phase for phase in Phase if phase.lower() == key} or {
+            phase for phase in Phase if WIRE_STATES[phase] == key
+        }
         if not named:
             allowed = f"{', '.join(Phase)}, or {', '.join(dict.fromkeys(WIRE_STATES.values()))}; separated by commas"
-            raise common.refuse("state", word, allowed)
+            raise common.refuse("state", word, allowed, suggestion=_phase_near(key))
         found |= named
     return found
+
+
+def _phase_near(word: str) -> str:
+    if word in _OTHER_WORDS:
+        return _OTHER_WORDS[word]
+    near = get_close_matches(word[:_LONGEST_WORD], _PHASES, n=1)
+    return _PHASES[near[0]] if near else ""
 
 
 def _labels(labels: Sequence[str]) -> list[str]:
