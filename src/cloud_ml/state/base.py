@@ -300,9 +300,18 @@ class StateStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
+    def delete(
+        self,
+        kind: Kind[Any, Any],
+        uid: str,
+        *,
+        fence: Fence | None,
+        entry: AuditEntry | None = None,
+    ) -> None:
         """Remove the record and its events; what is gone already is success. The name is free
         again.
+
+        The ``entry`` goes into the audit log in the same transaction.
 
         Raises:
             Conflict: There are records whose parent it is.

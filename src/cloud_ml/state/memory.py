@@ -348,17 +348,25 @@ class MemoryStateStore(StateStore):
         self._wakeups.notify()
         return decode(kind, row)
 
-    def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
+    def delete(
+        self,
+        kind: Kind[Any, Any],
+        uid: str,
+        *,
+        fence: Fence | None,
+        entry: AuditEntry | None = None,
+    ) -> None:
         """See ``StateStore.delete``."""
         with self._writing():
             self._leases.check_fence(fence)
-            if (row := self._records.get(kind, uid)) is None:
-                return
-            if self._records.has_children(uid):
-                raise rules.has_children(kind, uid)
-            self._records.remove(row, self._clock())
-            self.metrics.forget(uid, row.summary.key.org)
-            self.tracking.forget(uid)
+            if (row := self._records.get(kind, uid)) is not None:
+                if self._records.has_children(uid):
+                    raise rules.has_children(kind, uid)
+                self._records.remove(row, self._clock())
+                self.metrics.forget(uid, row.summary.key.org)
+                self.tracking.forget(uid)
+            if entry is not None:
+                self._requests.add_audit(entry)
         self._wakeups.notify()
 
     def add_event(self, uid: str, event: Event) -> None:

@@ -71,6 +71,36 @@ async def test_a_refusal_is_told_with_its_code(served: Served) -> None:
     assert told(served) == [("jobs.submit", "", "invalid"), ("jobs.cancel", "nobody", "not_found")]
 
 
+async def test_a_bucket_that_stays_is_not_on_record_as_removed(served: Served) -> None:
+    await served.member.call("PUT", "/api/v1/storage/scratch")
+    await served.member.call("PUT", "/api/v1/storage/scratch/a.txt", body=b"hello")
+    headers = served.member.sign("DELETE", "/api/v1/storage/scratch")
+    for expected in (409, 401):
+        answer = await served.client.send("DELETE", "/api/v1/storage/scratch", headers)
+        assert answer.status == expected
+    await served.member.call("DELETE", "/api/v1/storage/scratch/a.txt")
+    await served.member.call("DELETE", "/api/v1/storage/scratch")
+    assert [row for row in told(served)[::-1] if row[0] == "storage.delete_bucket"] == [
+        ("storage.delete_bucket", "scratch", "conflict"),
+        ("storage.delete_bucket", "scratch", "seen_before"),
+        ("storage.delete_bucket", "scratch", "done"),
+    ]
+
+
+async def test_a_removal_by_force_is_on_record_once(served: Served) -> None:
+    await served.member.call("PUT", "/api/v1/storage/scratch")
+    await served.member.call("PUT", "/api/v1/storage/scratch/a.txt", body=b"hello")
+    await served.member.call("DELETE", "/api/v1/storage/scratch?force=true")
+    assert told(served)[:1] == [("storage.delete_bucket", "scratch", "done")]
+    assert len(told(served)) == 3
+
+
+async def test_a_bucket_name_that_is_taken_is_not_on_record_as_made(served: Served) -> None:
+    await served.member.call("PUT", "/api/v1/storage/scratch")
+    assert (await served.stranger.call("PUT", "/api/v1/storage/scratch")).status == 409
+    assert [outcome for _, _, outcome in told(served)] == ["already_exists", "done"]
+
+
 async def test_reads_and_strangers_without_a_key_leave_nothing(served: Served) -> None:
     await served.member.call("GET", "/api/v1/jobs")
     await served.member.original("POST", "/cloud_ml/v1/quota", {})

@@ -347,7 +347,14 @@ class SqlStateStore(StateQueries):
             self._items.keep(found)
         return found.record
 
-    def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
+    def delete(
+        self,
+        kind: Kind[Any, Any],
+        uid: str,
+        *,
+        fence: Fence | None,
+        entry: AuditEntry | None = None,
+    ) -> None:
         """See ``StateStore.delete``."""
         now = self._clock()
 
@@ -363,6 +370,8 @@ class SqlStateStore(StateQueries):
                 if records.has_children(connection, uid):
                     raise rules.has_children(kind, uid)
                 marks.add_deletion(connection, removed, revision=revision, now=now)
+            if entry is not None:
+                audit_rows.append(connection, entry)
 
         self._writer.run(work)
         self._items.forget(uid)

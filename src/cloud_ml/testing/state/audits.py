@@ -11,7 +11,8 @@ from datetime import timedelta
 import pytest
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
-from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
+from cloud_ml.domain.records import ParentRef
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unauthenticated
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.testing.state.samples import LATER, NOW, SAMPLE, SampleSpec, make
 
@@ -64,6 +65,15 @@ class AuditContract:
         with pytest.raises(Unauthenticated):
             store.remember(make_once())
         assert store.audit(ANY).items == ()
+
+    def test_a_removal_leaves_its_entry_only_if_it_happens(self, store: StateStore) -> None:
+        parent = make(store)
+        child = make(store, "child", parent=ParentRef(SAMPLE.name, parent.key.uid))
+        with pytest.raises(Conflict):
+            store.delete(SAMPLE, parent.key.uid, fence=None, entry=replace(ENTRY, target="one"))
+        assert targets(store) == []
+        store.delete(SAMPLE, child.key.uid, fence=None, entry=replace(ENTRY, target="child"))
+        assert targets(store) == ["child"]
 
     def test_what_was_refused_is_noted_by_itself(self, store: StateStore) -> None:
         store.add_audit(replace(ENTRY, outcome="forbidden"))

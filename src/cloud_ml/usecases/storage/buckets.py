@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import (
@@ -79,9 +80,9 @@ class Buckets:
             if record is None:
                 self._check_few(organisation.name)
                 return _bucket(self._make(organisation, name, owner, once))
+            _check_free(record, organisation)  # a refusal is not in the audit log as done
             if once is not None:
                 self._store.remember(once)
-            _check_free(record, organisation)
             self._objects.create_bucket(name, tenant=organisation.number)
             return _bucket(record)
 
@@ -131,13 +132,20 @@ class Buckets:
                     field="bucket",
                     value=name,
                 )
+            entry = None
             if once is not None:
+                # A bucket that has files is refused below, and a crash leaves it in place: its
+                # removal is on record when its record goes. One by force is never refused, and the
+                # next start completes it: it is on record at once.
+                if not force and once.entry is not None:
+                    entry = once.entry.about(name)
+                    once = replace(once, entry=None)
                 self._store.remember(once)
             # Remove the folder first: after a crash here, the next start repairs a record without
             # a folder.
             self._objects.delete_bucket(name, force=force)
             try:
-                self._store.delete(BUCKET, record.key.uid, fence=None)
+                self._store.delete(BUCKET, record.key.uid, fence=None, entry=entry)
             except Exception:
                 with contextlib.suppress(Exception):  # the next start would make it again, too
                     self._objects.create_bucket(name, tenant=organisation.number)
