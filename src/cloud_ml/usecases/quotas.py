@@ -22,7 +22,7 @@ from cloud_ml.domain.quotas import (
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import SYSTEM, Operation, StandingStatus
 from cloud_ml.domain.tensorboards.spec import TENSORBOARD
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, Conflict, Forbidden, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.admin import quota
 from cloud_ml.state.base import Once, StateStore
@@ -71,9 +71,17 @@ class Quotas:
         ``-1``.
 
         Raises:
+            Forbidden: ``-1`` from somebody who is no administrator.
             NotFound: There is no such organisation.
         """
-        if org == EVERYBODY and caller.admin:
+        if org == EVERYBODY:
+            if not caller.admin:
+                raise Forbidden(
+                    "only an administrator may see the quotas of all organisations",
+                    field="org",
+                    value=org,
+                    hint="See those of your own with `cloudml quota list`.",
+                )
             return [self._to_wire(one, counted=False) for one in self._identities.organisations()]
         return [self._to_wire(self._identities.named(caller, org))]
 

@@ -134,7 +134,10 @@ async def test_only_an_admin_sets_and_nobody_sees_others(served: Served, owner: 
         await owner.call("GET", f"{QUOTA}?org={org}") for org in ("default", "nowhere")
     ]
     assert (foreign.status, foreign.text) == (404, missing.text.replace("nowhere", "default"))
-    assert (await owner.call("GET", f"{QUOTA}?org=-1")).status == 404
+    everybody = await owner.call("GET", f"{QUOTA}?org=-1")
+    assert everybody.status == 403
+    assert "only an administrator" in everybody.json()["message"]
+    assert "`cloudml quota list`" in everybody.json()["hint"]
     assert [one["org"] for one in (await good(served.admin, "GET", "?org=-1"))["items"]] == [
         "default",
         "other",

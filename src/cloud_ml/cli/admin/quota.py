@@ -21,7 +21,9 @@ def quota() -> None:
 @output_option()
 @pass_session
 def list_quotas(session: Session, org: str, output: str | None) -> None:
-    """Show quotas, used / limit, of ORG or of all organisations."""
+    """Show quotas, used / limit, of ORG or of all organisations. Who is no administrator uses
+    `cloudml quota list`.
+    """
     from cloud_ml.cli.quota.tables import show
 
     found = session.client.quota.show(org=org)
