@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -41,6 +42,16 @@ def server_command(command: Callable[..., None]) -> Callable[..., None]:
             raise parts_missing(error) from error
 
     return run
+
+
+def place_options(ctx: click.Context) -> str:
+    """The options by which a command was given its server, to be repeated in another one."""
+    given = dict(ctx.parent.params) if ctx.parent is not None else {}
+    given |= {name: value for name, value in ctx.params.items() if value is not None}
+    options = {"data_dir": "--data-dir", "file": "--config", "database_url": "--database-url"}
+    return "".join(
+        f" {option} {shlex.quote(given[name])}" for name, option in options.items() if given[name]
+    )
 
 
 @click.command(help="Copy the database to the file TARGET while the server runs. The objects of "

@@ -11,7 +11,7 @@ import click
 
 from cloud_ml.cli.display.output import is_person, note
 from cloud_ml.cli.options.numbers import Number
-from cloud_ml.cli.server.maintenance import server_command
+from cloud_ml.cli.server.maintenance import place_options, server_command
 from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _stop_server(shutdown: Shutdown, settings: Settings, timeout: float) -> None
         click.echo("Still there, until the next server starts or you end it:")
         for line in _lines(survivors):
             click.echo(f"  {line}")
-        click.echo("To end this, too: cloudml server stop --everything")
+        place = place_options(click.get_current_context())
+        click.echo(f"To end this, too: cloudml server stop --everything{place}")
 
 
 def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *, yes: bool) -> None:
