@@ -112,7 +112,7 @@ def read(headers: Headers) -> BearerToken:
             "This token is for calls of model services only; `cloudml models token` made it.",
             field="Authorization",
             allowed="an access token",
-            hint="Create one with `cloudml token create --scope jobs:read`.",
+            hint=how_to_replace("jobs:read"),
         )
     if found[1].startswith(job_tokens.PREFIX):
         raise Unauthenticated(
@@ -186,13 +186,21 @@ def is_in_query(query: bytes) -> bool:
     return _ANYWHERE.search(query) is not None or _NAMES.search(query) is not None
 
 
+def how_to_replace(scope: str = "SCOPE") -> str:
+    """The hint where a token opens nothing, or not this: it does not create the next one either."""
+    return (
+        "For another one, unset CLOUDML_TOKEN if it is set, and run `cloudml token create "
+        f"--scope {scope}` with an access key."
+    )
+
+
 def unknown_token() -> Unauthenticated:
     """The refusal of a text that is no token of this server."""
     return Unauthenticated(
         "The bearer token is not valid.",
         field="Authorization",
         allowed="an access token of this server",
-        hint="Check that it was copied completely, or create one with `cloudml token create`.",
+        hint=f"Check that it was copied completely. {how_to_replace()}",
     )
 
 

@@ -92,6 +92,8 @@ async def test_a_scope_that_is_missing_is_named(served: Served) -> None:
     assert answer.status == 403
     assert "jobs:write" in answer.json()["message"]
     assert answer.json()["allowed"] == "jobs:write"
+    assert "unset CLOUDML_TOKEN" in answer.json()["hint"]
+    assert "--scope jobs:write`" in answer.json()["hint"]
     assert served.store.audit(AuditFilter()).items[0].outcome == "forbidden"
 
 
@@ -99,7 +101,10 @@ async def test_a_token_ends_with_its_time(served: Served) -> None:
     made = await created(served.member, "jobs:read", expires_in_s=60)
     assert (await ask(served, made["token"])).status == 200
     served.clock.advance(60)
-    refused(await ask(served, made["token"]), "expired", made["info"]["id"])
+    answer = await ask(served, made["token"])
+    refused(answer, "expired", made["info"]["id"])
+    assert "unset CLOUDML_TOKEN" in answer.json()["hint"]  # it creates no other one
+    assert "`cloudml token create --scope SCOPE`" in answer.json()["hint"]
 
 
 async def test_a_revoked_token_ends_at_once(served: Served) -> None:

@@ -355,7 +355,7 @@ def permit_scope(caller: Identity, needed: Scope | None) -> None:
         field="scope",
         value=held,
         allowed=str(needed),
-        hint=f"cloudml token create --scope {needed}",
+        hint=bearer.how_to_replace(str(needed)),
     )
 
 
@@ -389,7 +389,7 @@ def _token_error(message: str) -> Unauthenticated:
         message,
         field="Authorization",
         allowed="a token that works",
-        hint="Create one with `cloudml token create`.",
+        hint=bearer.how_to_replace(),
     )
 
 
