@@ -20,7 +20,10 @@ from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 
 _ALLOWED = f"{signature.SCHEME}, {bearer.SCHEME} (an access token) or {legacy.SCHEME}"
-HOW_TO_AUTHENTICATE = "Create a token with cloudml token create --scope SCOPE, and send the header Authorization: Bearer TOKEN"
+HOW_TO_AUTHENTICATE = (
+    "Create a token with cloudml token create --scope SCOPE, and send it in a header: "
+    "Authorization: Bearer TOKEN"
+)
 """The hint where a request has no credentials."""
 _LAST_MOMENT = 253_370_764_800
 """The beginning of the year 9999, in seconds."""
