@@ -42,6 +42,8 @@ _INCLUDED: Mapping[str, frozenset[str]] = {
 _SERVICE = re.compile(r"[a-z0-9-]{1,63}(/[A-Za-z0-9._-]{1,63})?")
 MOST_SCOPES = 50
 """Scopes of one token."""
+_MOST_KEPT = 5
+"""Scopes of an old token that a hint repeats."""
 
 
 def declare_resource(plural: str) -> None:
@@ -124,6 +126,16 @@ def known_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
 def is_covered(held: Collection[Scope], needed: Scope) -> bool:
     """Whether one of the scopes covers what is needed."""
     return any(scope.covers(needed) for scope in held)
+
+
+def enough_scopes(held: Collection[Scope], needed: Scope) -> str:
+    """What a new token needs that may do this, too, as ``--scope`` takes it.
+
+    What the old token may do with the same resource stays: a call of a model, for example, takes
+    ``models:read`` for its address and ``models:predict`` for the call.
+    """
+    kept = [one for one in held if one.resource == needed.resource and not needed.covers(one)]
+    return ",".join(map(str, (needed, *kept[:_MOST_KEPT])))
 
 
 def closest_word(word: str, known: Iterable[str]) -> str:

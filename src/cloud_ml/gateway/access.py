@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from cloud_ml.auth import bearer as access_tokens
 from cloud_ml.auth.tokens import Token
-from cloud_ml.domain.scopes import Scope, is_covered, known_scopes
+from cloud_ml.domain.scopes import Scope, enough_scopes, is_covered, known_scopes
 from cloud_ml.domain.services.routes import CallingKey, access_token_name
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.answers import Refusal
@@ -129,7 +129,10 @@ def _missing_scope(held: tuple[Scope, ...], needed: Scope) -> Refusal | None:
     if is_covered(held, needed):
         return None
     return Refusal(
-        7, 403, f"the token lacks the scope {needed}; it has {', '.join(map(str, held))}"
+        7,
+        403,
+        f"the token lacks the scope {needed}; it has {', '.join(map(str, held))}. Create one: "
+        f"cloudml token create --scope {enough_scopes(held, needed)}",
     )
 
 

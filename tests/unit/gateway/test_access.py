@@ -62,6 +62,15 @@ def test_a_refusal_names_the_scope() -> None:
     assert "models:predict:linear/v1" in refused.message
 
 
+def test_a_refusal_names_a_token_that_looks_up_the_address_and_calls() -> None:
+    known = Known("jobs:read", "models:read")
+    refused = known.access.refusal(known.text, "mine", "linear/v1", PREDICT)
+    assert refused is not None
+    assert refused.message.endswith(
+        "cloudml token create --scope models:predict:linear/v1,models:read"
+    )
+
+
 def test_a_token_ends_and_no_letter_may_differ() -> None:
     known = Known("models:predict")
     for at in range(len(known.text)):

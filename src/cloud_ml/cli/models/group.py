@@ -335,7 +335,8 @@ def token(session: Session, name: str | None, version: str | None, lasting: str)
 
     It is for your own shell: derived from your key, without the server, and it ends with the key.
     For programs, `cloudml token create --scope models:predict` makes tokens that can be listed and
-    revoked.
+    revoked. They open the address of a service. `cloudml models predict NAME VERSION` and
+    `CloudMlClient().predict` look it up first, with --scope models:read,models:predict.
     """
     from cloud_ml.models import common
 

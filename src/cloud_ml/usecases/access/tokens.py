@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from cloud_ml.auth import bearer
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN, AccessTokenSpec, user_tag
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.scopes import Scope, is_covered, known_scopes, parse_scopes
+from cloud_ml.domain.scopes import Scope, enough_scopes, is_covered, known_scopes, parse_scopes
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, Operation, StandingStatus, permits
 from cloud_ml.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from cloud_ml.models import common
@@ -355,8 +355,17 @@ def permit_scope(caller: Identity, needed: Scope | None) -> None:
         field="scope",
         value=held,
         allowed=str(needed),
-        hint=bearer.how_to_replace(str(needed)),
+        hint=_hint_of_scope(caller.scopes, needed),
     )
+
+
+def _hint_of_scope(held: tuple[Scope, ...], needed: Scope) -> str:
+    hint = bearer.how_to_replace(str(enough_scopes(held, needed)))
+    may_predict = any(one.resource == "models" and one.action == "predict" for one in held)
+    if needed == Scope("models", "read") and may_predict:
+        # The server tells the address of a service; the call itself goes to the gateway.
+        return f"{hint} Without models:read: cloudml models predict NAME --server HOST:PORT"
+    return hint
 
 
 def _check_not_stronger(caller: Identity, scopes: tuple[Scope, ...], expires_at: datetime) -> None:
