@@ -364,11 +364,16 @@ def split_data(document: Any) -> tuple[dict[str, Any], dict[str, str]]:
     Raises:
         InvalidRequest: It is no object, or a type is no word.
     """
-    if not isinstance(document, dict) or not document:
+    allowed = 'an object such as {"X": [[10.0]], "X_dtype": "float32"}'
+    if not isinstance(document, dict):
+        raise errors.InvalidRequest("the data is not a JSON object", field="data", allowed=allowed)
+    if not document:
         raise errors.InvalidRequest(
-            "the data is not a JSON object",
+            "the data is an empty object; give a value for each input of the model",
             field="data",
-            allowed='an object such as {"X": [[10.0]], "X_dtype": "float32"}',
+            value=document,
+            allowed=allowed,
+            hint="`cloudml models describe NAME VERSION` shows the inputs.",
         )
     types = {
         name.removesuffix("_dtype"): value

@@ -64,6 +64,15 @@ def test_what_is_none_of_them_is_refused(document: Any) -> None:
         read_inputs(document)
 
 
+@pytest.mark.parametrize("document", [{}, {"inputs": {}}])
+def test_an_empty_object_is_called_so(document: Any) -> None:
+    with pytest.raises(
+        InvalidRequest, match="empty object; give a value for each input"
+    ) as refused:
+        read_inputs(document)
+    assert "cloudml models describe" in str(refused.value.hint)
+
+
 class Frame:
     """A data frame, as far as we know one."""
 
