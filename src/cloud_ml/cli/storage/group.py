@@ -18,12 +18,15 @@ from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage.objects import Bucket, StoredObject, UnnameableObject
+    from cloud_ml.sdk.answers import Answer
     from cloud_ml.sdk.storage.client import Storage
 
 SCHEME = "fds://"
 _HUMAN = click.option("-h", "human", is_flag=True, help="Sizes as people read them.")
 _YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+_REMOVE_FOLDER = "remove it with `cloudml storage rm -r`"
+_REMOVE_BUCKET = "remove it with `cloudml storage rb {}`, or only all that is in it with rm -r"
 _OWN_H = {"help_option_names": ["--help"]}
 
 
@@ -141,7 +144,7 @@ def cat(session: Session, uris: tuple[str, ...]) -> None:
     store = session.client.storage
     for uri in uris:
         for one in [found.uri for found in matching(store, uri)] if is_pattern(uri) else [uri]:
-            with store.open(one) as content:
+            with _open(store, one) as content:
                 for chunk in content:
                     sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
@@ -169,7 +172,7 @@ def rm(session: Session, uris: tuple[str, ...], recursive: bool, yes: bool, dry_
                 if not dry_run:
                     (store.delete_unnameable if "\\" in one else store.delete)(one)
                 echo(f"{'would remove' if dry_run else 'removed'} {one}")
-        except CloudMlError as error:
+        except (CloudMlError, click.UsageError) as error:
             if len(uris) == 1:
                 raise
             note(f"cloudml: {uri}: {error.message}")
@@ -288,7 +291,7 @@ def _pipe(store: Storage, sources: tuple[str, ...], target: str) -> int:
     if len(sources) != 1:
         raise click.UsageError("'-' must be the only SOURCE or TARGET")
     if target == "-":
-        with store.open(sources[0]) as content:
+        with _open(store, sources[0]) as content:
             for chunk in content:
                 sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
@@ -299,6 +302,17 @@ def _pipe(store: Storage, sources: tuple[str, ...], target: str) -> int:
             stored = store.upload_stream(sys.stdin.buffer, target, progress=progress)
         note(f"- -> {stored.uri}  {readable(stored.size)}")
     return 0
+
+
+def _open(store: Storage, uri: str) -> Answer:
+    """The content of an object. A folder is refused with the pattern of what is below it."""
+    from cloud_ml.cli.storage.plan import find_object
+
+    try:
+        return store.open(uri)
+    except (InvalidRequest, NotFound):
+        find_object(store, uri, f"name its objects, such as '{uri.rstrip('/')}/**'")
+        raise
 
 
 def _entries(store: Storage, uri: str, *, recursive: bool) -> Iterator[Any]:
@@ -319,7 +333,7 @@ def _entries(store: Storage, uri: str, *, recursive: bool) -> Iterator[Any]:
 
 
 def _to_remove(store: Storage, uri: str, *, recursive: bool) -> Iterator[str]:
-    from cloud_ml.cli.storage.plan import is_pattern, matching
+    from cloud_ml.cli.storage.plan import find_object, is_pattern, matching
 
     if "\\" in uri and not recursive:  # a name with escapes, as `ls` prints it
         yield uri
@@ -328,7 +342,8 @@ def _to_remove(store: Storage, uri: str, *, recursive: bool) -> Iterator[str]:
         yield from [one.uri for one in matching(store, uri)]
         return
     if not recursive:
-        yield uri
+        bucket, _, key = uri.removeprefix(SCHEME).partition("/")
+        yield find_object(store, uri, _REMOVE_FOLDER if key else _REMOVE_BUCKET.format(bucket)).uri
         return
     found = False
     root = uri if uri.endswith("/") else uri + "/"
@@ -341,7 +356,7 @@ def _to_remove(store: Storage, uri: str, *, recursive: bool) -> Iterator[str]:
     if not found and "/" in uri.removeprefix(SCHEME).rstrip("/"):
         if uri.endswith("/"):
             raise NotFound(f"there is nothing below {uri}", field="uri", value=uri)
-        yield uri
+        yield find_object(store, uri, _REMOVE_FOLDER).uri
 
 
 def _unnameable(store: Storage, uri: str, *, deep: bool) -> list[UnnameableObject]:

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,6 +119,34 @@ def matching(store: Storage, pattern: str) -> list[StoredObject]:
     return found
 
 
+def find_object(store: Storage, uri: str, folder_advice: str) -> StoredObject:
+    """The object that a URI names. ``folder_advice`` says what to do where it names a folder.
+
+    Raises:
+        NotFound: There is none.
+        UsageError: It is a folder or a bucket.
+    """
+    key = parse_object_uri("uri", uri).key
+    if key and not key.endswith("/"):
+        try:
+            return store.head(uri)
+        except NotFound:
+            if not _holds_objects(store, uri):
+                raise NotFound(f"there is no object {uri}", field="uri", value=uri) from None
+    raise click.UsageError(f"{uri} is a {'folder' if key else 'bucket'}: {folder_advice}")
+
+
+def _holds_objects(store: Storage, folder: str) -> bool:
+    """Whether there is an object below a folder or in a bucket.
+
+    Raises:
+        NotFound: There is no such bucket.
+    """
+    root = folder if folder.endswith("/") else folder + "/"
+    with closing(store.pages(root, limit=1)) as pages:
+        return any(page.objects for page in pages)
+
+
 def plan(
     store: Storage,
     sources: tuple[str, ...],
@@ -162,12 +191,11 @@ def _remote(
     folder: bool,
     many: bool,
 ) -> None:
-    where = parse_object_uri("source", source)
     if not recursive:
-        if not where.key or where.key.endswith("/"):
-            raise click.UsageError(f"{source} is a folder: copy it with -r")
-        made.items.append(_single(_find_object(store, source), source, target, folder=folder))
+        found_object = find_object(store, source, "copy it with -r")
+        made.items.append(_single(found_object, source, target, folder=folder))
         return
+    where = parse_object_uri("source", source)
     root = source if source.endswith("/") else source + "/"
     base = below(target, base_name(source)) if many else target
     found = False
@@ -179,20 +207,6 @@ def _remote(
         made.items.append(_single(store.head(source), source, target, folder=folder))
     elif not found and where.key:
         raise NotFound(f"there is nothing below {root}", field="source", value=source)
-
-
-def _find_object(store: Storage, source: str) -> StoredObject:
-    """The object that a source names.
-
-    Raises:
-        NotFound: There is none.
-    """
-    try:
-        return store.head(source)
-    except NotFound:
-        if next(iter(store.list_objects(source + "/")), None) is not None:
-            raise click.UsageError(f"{source} is a folder: copy it with -r") from None
-        raise NotFound(f"there is no object {source}", field="source", value=source) from None
 
 
 def _local(

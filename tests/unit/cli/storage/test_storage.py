@@ -171,6 +171,41 @@ def test_cat_and_rm(run: Run, api: FakeApi) -> None:
     assert run("storage", "rm", "fds://cloudml/a").exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("rm", "fds://cloudml/many"), "many is a folder: remove it with `cloudml storage rm -r`"),
+        (("rm", "fds://cloudml/many/"), "many/ is a folder: remove it with"),
+        (("rm", "--dry-run", "fds://cloudml/many"), "many is a folder: remove it with"),
+        (("rm", "fds://cloudml"), "is a bucket: remove it with `cloudml storage rb cloudml`"),
+        (("rm", "fds://nob/many"), "there is no bucket nob"),
+        (("rm", "fds://cloudml/man"), "there is no object fds://cloudml/man"),
+        (("rm", "--dry-run", "fds://cloudml/man"), "there is no object fds://cloudml/man"),
+        (("rm", "-r", "--dry-run", "fds://cloudml/man"), "there is no object fds://cloudml/man"),
+        (("cat", "fds://cloudml/many"), "is a folder: name its objects, such as 'fds://cloudml/many/**'"),
+        (("cat", "fds://cloudml/many/"), "is a folder: name its objects, such as 'fds://cloudml/many/**'"),
+        (("cat", "fds://cloudml"), "is a bucket: name its objects, such as 'fds://cloudml/**'"),
+        (("cat", "fds://cloudml/man"), "there is no object fds://cloudml/man"),
+        (("cp", "fds://cloudml/many", "-"), "is a folder: name its objects"),
+    ],
+)  # fmt: skip
+def test_a_folder_is_called_so_with_the_command_that_works(
+    run: Run, api: FakeApi, words: tuple[str, ...], message: str
+) -> None:
+    api.objects = {"fds://cloudml/many/a": b"a"}
+    refused = run("storage", *words)
+    assert refused.exit_code != 0
+    assert message in refused.stderr
+    assert api.objects
+
+
+def test_a_folder_does_not_keep_the_other_objects_from_removal(run: Run, api: FakeApi) -> None:
+    api.objects = {"fds://cloudml/many/a": b"a", "fds://cloudml/b": b"b"}
+    ended = run("storage", "rm", "fds://cloudml/many", "fds://cloudml/b")
+    assert (ended.exit_code, "many is a folder" in ended.stderr) == (1, True)
+    assert set(api.objects) == {"fds://cloudml/many/a"}
+
+
 def test_local_files_are_not_copied_to_each_other(run: Run) -> None:
     assert run("storage", "cp", "a", "b").exit_code == 2
 
