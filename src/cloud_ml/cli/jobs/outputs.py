@@ -68,9 +68,10 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
     """
     from cloud_ml.cli.storage.checks import check_plan
     from cloud_ml.cli.storage.copy import perform
-    from cloud_ml.cli.storage.plan import plan
+    from cloud_ml.cli.storage.plan import check_schemes, plan
     from cloud_ml.sdk.jobs.output_paths import OutputSource, no_such_output
 
+    check_schemes((target,))
     job, path = _job_and_path(session, source)
     recursive = recursive or source.endswith((":.", ":./"))  # as kubectl and docker have it
     if job.outputs is None:

@@ -269,8 +269,9 @@ def _copy(
 ) -> int:
     from cloud_ml.cli.storage.checks import check_folders, check_plan
     from cloud_ml.cli.storage.copy import perform
-    from cloud_ml.cli.storage.plan import is_remote, plan
+    from cloud_ml.cli.storage.plan import check_schemes, is_remote, plan
 
+    check_schemes((*sources, target))
     store = session.client.storage
     if not is_remote(target) and any(not is_remote(one) for one in sources):
         if (output := _output_of_a_job(sources)) is not None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.storage.client import Storage
 
 SCHEME = "fds://"
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)(.*)", re.DOTALL)
+"""What looks like a URI: its scheme, its slashes, and the rest."""
 _SPECIAL = re.compile(r"[*?\[]")
 
 
@@ -69,6 +71,26 @@ class Plan:
 def is_remote(text: str) -> bool:
     """Whether it names something on the server."""
     return text.startswith(SCHEME)
+
+
+def check_schemes(places: Sequence[str]) -> None:
+    """Refuse URIs of other stores, and misspelt ones: they would be taken for local paths.
+
+    Raises:
+        UsageError: Names the URI, and what is allowed.
+    """
+    for place in places:
+        found = _URI.match(place)
+        if found is None or is_remote(place) or Path(place).exists():
+            continue
+        scheme, slashes, rest = found.groups()
+        if scheme.lower() == "fds":
+            raise click.UsageError(f"{place} is no URI; did you mean {SCHEME}{rest}?")
+        if len(slashes) > 1:
+            raise click.UsageError(
+                f"{place}: only local paths and URIs such as {SCHEME}bucket/path are known; copy "
+                f"{scheme}:// with a tool of its own, through a local folder"
+            )
 
 
 def expanded(text: str) -> str:

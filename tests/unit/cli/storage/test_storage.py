@@ -206,6 +206,42 @@ def test_a_folder_does_not_keep_the_other_objects_from_removal(run: Run, api: Fa
     assert set(api.objects) == {"fds://cloudml/many/a"}
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("cp", "s3://foo/bar", "."), "s3://foo/bar: only local paths and URIs such as fds://"),
+        (("cp", "fds://cloudml/a", "s3://foo/bar"), "s3://foo/bar: only local paths and URIs"),
+        (("mv", "gs://foo/bar", "fds://cloudml/b"), "gs://foo/bar: only local paths and URIs"),
+        (("cp", "fds:/cloudml/a", "."), "did you mean fds://cloudml/a?"),
+        (("cp", "fds://cloudml/a", "fds:/cloudml/b"), "did you mean fds://cloudml/b?"),
+        (("cp", "FDS://cloudml/a", "."), "did you mean fds://cloudml/a?"),
+    ],
+)
+def test_a_uri_of_another_scheme_is_no_local_path(
+    run: Run,
+    api: FakeApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    api.objects = {"fds://cloudml/a": b"a"}
+    refused = run("storage", *words)
+    assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+    assert (list(tmp_path.iterdir()), set(api.objects)) == ([], {"fds://cloudml/a"})
+
+
+def test_a_local_file_may_look_like_a_uri(
+    run: Run, api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:").mkdir()
+    (tmp_path / "s3:" / "a").write_text("a")
+    assert run("storage", "cp", "s3:/a", "fds://cloudml/a").exit_code == 0
+    assert api.objects == {"fds://cloudml/a": b"a"}
+
+
 def test_local_files_are_not_copied_to_each_other(run: Run) -> None:
     assert run("storage", "cp", "a", "b").exit_code == 2
 
