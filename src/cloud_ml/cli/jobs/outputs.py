@@ -82,7 +82,9 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
     uri = f"{job.outputs.uri}/{path}"
     try:
         made = plan(store, (uri,), target, recursive=recursive)
-    except NotFound:
+    except NotFound as error:
+        if error.field == "target":  # there is no bucket to copy to
+            raise
         raise no_such_output(OutputSource(job.name, path)) from None
     check_plan(made)
     return perform(store, made, update=update)

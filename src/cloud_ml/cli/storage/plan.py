@@ -169,6 +169,32 @@ def _holds_objects(store: Storage, folder: str) -> bool:
         return any(page.objects for page in pages)
 
 
+def _is_stored_folder(store: Storage, target: str) -> bool:
+    """Whether a target on the server is a folder of objects, and no object itself.
+
+    Raises:
+        NotFound: There is no such bucket.
+    """
+    where = parse_object_uri("target", target)
+    try:
+        if not _holds_objects(store, target):
+            return False
+    except NotFound as error:
+        raise NotFound(
+            error.message,
+            field="target",
+            value=target,
+            hint=f"Make it: cloudml storage mb {where.bucket}",
+        ) from None
+    if not where.key or where.key.endswith("/"):
+        return True
+    try:
+        store.head(target)
+    except NotFound:
+        return True
+    return False
+
+
 def plan(
     store: Storage,
     sources: tuple[str, ...],
@@ -182,11 +208,14 @@ def plan(
 
     Raises:
         InvalidRequest: A source or the target makes no sense.
+        NotFound: There is no such source, or no bucket for the target.
     """
     made = Plan()
     target = expanded(target)
     many = are_several(sources)
-    folder = into if into is not None else many or _is_folder(target)
+    # The bucket is looked up here, once: each copy would fail on its own without it.
+    folder = is_remote(target) and _is_stored_folder(store, target)
+    folder = into if into is not None else folder or many or _is_folder(target)
     for source in sources:
         try:
             if is_pattern(source):

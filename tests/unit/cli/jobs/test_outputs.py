@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from cloud_ml.cli.jobs.outputs import remarks
 from cloud_ml.models.jobs.job import JobOutputs
 from cloud_ml.models.jobs.outputs import OutputFile
-from support.fake_api import make_job
+from support.fake_api import FakeApi, make_job
+
+if TYPE_CHECKING:
+    from unit.cli.conftest import Run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,3 +61,17 @@ def test_a_file_that_may_hold_weights_only_is_suggested_with_what_it_must_be() -
         "Deploy a model: cloudml models deploy NAME v1 a:w.pt",
         "A PyTorch file must hold a whole model: TorchScript or an exported program.",
     ]
+
+
+def test_outputs_are_copied_to_places_that_there_are(run: Run, api: FakeApi) -> None:
+    kept = JobOutputs(uri="fds://cloudml/churn", files=1, bytes=1, not_kept=0)
+    api.jobs["churn"] = make_job("churn", phase="Succeeded", outputs=kept)
+    api.objects = {"fds://cloudml/churn/model.pt": b"m", "fds://cloudml/d/old": b"o"}
+    refused = run("jobs", "cp", "churn:model.pt", "fds://nob/x")
+    assert (refused.exit_code, "there is no bucket nob" in refused.stderr) == (1, True)
+    refused = run("jobs", "cp", "churn:model.pt", "s3://nob/x")
+    assert (refused.exit_code, "s3://nob/x: only local paths" in refused.stderr) == (2, True)
+    refused = run("jobs", "cp", "churn:none", "fds://cloudml/d")
+    assert (refused.exit_code, "no bucket" in refused.stderr) == (1, False)
+    assert run("jobs", "cp", "churn:model.pt", "fds://cloudml/d").exit_code == 0
+    assert api.objects["fds://cloudml/d/model.pt"] == b"m"

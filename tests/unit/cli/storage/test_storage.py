@@ -49,6 +49,38 @@ def test_copy_up(run: Run, api: FakeApi, tmp_path: Path, target: str, uri: str) 
     assert api.objects == {uri: b"hello"}
 
 
+@pytest.mark.parametrize("command", ["cp", "mv"])
+def test_a_folder_of_objects_keeps_the_names_of_sources(
+    run: Run, api: FakeApi, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "a.csv").write_text("a")
+    api.objects = {"fds://cloudml/d/old": b"old", "fds://cloudml/b.csv": b"b"}
+    for source in (str(tmp_path / "a.csv"), "fds://cloudml/b.csv"):
+        assert run("storage", command, source, "fds://cloudml/d").exit_code == 0
+    assert set(api.objects) - {"fds://cloudml/b.csv"} == {
+        f"fds://cloudml/d/{name}" for name in ("old", "a.csv", "b.csv")
+    }
+
+
+def test_an_object_is_no_folder_beside_one_of_its_name(
+    run: Run, api: FakeApi, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("a")
+    api.objects = {"fds://cloudml/d": b"d", "fds://cloudml/d/old": b"old"}
+    assert run("storage", "cp", str(tmp_path / "a.csv"), "fds://cloudml/d").exit_code == 0
+    assert api.objects == {"fds://cloudml/d": b"a", "fds://cloudml/d/old": b"old"}
+
+
+def test_a_bucket_that_is_missing_is_reported_once(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / str(number)).write_text("x")
+    for words in (("-r", str(tmp_path)), (str(tmp_path / "1"), str(tmp_path / "2"))):
+        refused = run("storage", "cp", *words, "fds://nob/many")
+        assert (refused.exit_code, refused.stderr.count("there is no bucket nob")) == (1, 1)
+        assert "cloudml storage mb nob" in refused.stderr
+    assert not api.objects
+
+
 def test_copy_down(run: Run, api: FakeApi, tmp_path: Path) -> None:
     api.objects["fds://cloudml/d/f.txt"] = b"hello"
     assert run("storage", "cp", "fds://cloudml/d/f.txt", str(tmp_path)).exit_code == 0
