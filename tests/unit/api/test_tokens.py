@@ -247,14 +247,14 @@ async def test_a_token_for_calls_learns_what_the_look_up_of_an_address_needs(
     answer = await ask(served, made["token"], target="/api/v1/models/pkl/v1")
     assert answer.status == 403
     hint = answer.json()["hint"]
-    assert "cloudml token create --scope models:read,models:predict:pkl/v1." in hint
+    assert "`cloudml token create --scope models:read,models:predict:pkl/v1`" in hint
     assert "cloudml models predict NAME --server HOST:PORT" in hint
 
 
 async def test_a_stronger_scope_replaces_the_weaker_one_in_a_hint(served: Served) -> None:
     made = await created(served.member, "jobs:read", "models:predict")
     answer = await ask(served, made["token"], "POST", document=served.job())
-    assert answer.json()["hint"] == "cloudml token create --scope jobs:write"
+    assert "`cloudml token create --scope jobs:write`" in answer.json()["hint"]
 
 
 async def test_a_token_of_another_organisation_sees_nothing_here(served: Served) -> None:
