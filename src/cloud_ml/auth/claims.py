@@ -21,7 +21,7 @@ from cloud_ml.errors import Unauthenticated
 
 _ALLOWED = f"{signature.SCHEME}, {bearer.SCHEME} (an access token) or {legacy.SCHEME}"
 HOW_TO_AUTHENTICATE = (
-    "Create a token with cloudml token create --scope SCOPE, and send it in a header: "
+    "Create a token with cloudml token create --scope SCOPE, and send the header "
     "Authorization: Bearer TOKEN"
 )
 """The hint where a request has no credentials."""

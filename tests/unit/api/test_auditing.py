@@ -145,24 +145,3 @@ async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) ->
 async def test_an_answer_does_not_depend_on_the_note_of_a_refusal(served: Served) -> None:
     served.store.fail_writes(OutOfSpace("the disk is full"))
     assert (await served.member.call("POST", "/api/v1/jobs/none/cancel")).status == 404
-
-
-async def test_an_object_that_is_not_written_or_removed_is_on_record_once(served: Served) -> None:
-    path = "/api/v1/storage/cloudml/a.txt"
-    await served.member.call("PUT", path, body=b"hello")
-    await served.member.call("PUT", path, body=b"new", headers={"If-None-Match": "*"})
-    await served.member.call("DELETE", path, headers={"If-Match": '"other"'})
-    assert told(served)[::-1] == [
-        ("storage.upload", "cloudml/a.txt", "done"),
-        ("storage.upload", "cloudml/a.txt", "already_exists"),
-        ("storage.delete", "cloudml/a.txt", "precondition_failed"),
-    ]
-
-
-async def test_an_upload_that_is_not_completed_is_on_record_once(served: Served) -> None:
-    begun = await served.member.call(
-        "POST", "/api/v1/storage/-/uploads/cloudml", {"key": "a", "size": 3}
-    )
-    path = f"/api/v1/storage/-/uploads/cloudml/{begun.json()['id']}"
-    assert (await served.member.call("POST", f"{path}/complete", {})).status == 409
-    assert [outcome for _, _, outcome in told(served)] == ["conflict", "done"]

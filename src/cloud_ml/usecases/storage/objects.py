@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
-from cloud_ml.errors import AlreadyExists, NotFound, OutOfSpace, Unavailable
+from cloud_ml.errors import NotFound, OutOfSpace, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import memory_bytes
 from cloud_ml.models.paths.escaping import escaped_whole, unescape_path
@@ -23,7 +23,7 @@ from cloud_ml.models.storage.objects import (
     UnnameableObject,
     UnnameableObjects,
 )
-from cloud_ml.objects.base import ObjectStore, ObjectWriter, other_version
+from cloud_ml.objects.base import ObjectStore, ObjectWriter
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
@@ -51,10 +51,10 @@ class Upload(AbstractContextManager["Upload"]):
         store: StateStore,
         counted: UsageCounter,
         share: Share,
-        check: Callable[[], None] = lambda: None,
+        check_own: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = writer
-        self._check = check
+        self._check_own = check_own
         self._share = share
         self._store = store
         self._counted = counted
@@ -77,7 +77,7 @@ class Upload(AbstractContextManager["Upload"]):
             NotFound: The bucket is gone, or another organisation's by now.
         """
         # the writer has the bucket's folder open: whose it is now, it is until the end
-        self._check()
+        self._check_own()
         if once is not None:
             self._store.remember(once)
         info = self._writer.commit()
@@ -286,26 +286,9 @@ class Storage:
         self.check_own(org, bucket)
         self.check_room(org, 0)
         writer = self._objects.writer(bucket, key, only_if_absent=only_if_absent)
-
-        def check() -> None:
-            self.check_own(org, bucket)
-            if only_if_absent:
-                self.check_absent(bucket, key)
-
-        return Upload(writer, self._store, self._counted, self.share(org), check)
-
-    def check_absent(self, bucket: str, key: str) -> None:
-        """Refuse to write an object that was to be new before the audit log says that it is done.
-
-        The object store decides: somebody may write one after this.
-
-        Raises:
-            AlreadyExists: There is an object.
-        """
-        if self._objects.head(bucket, key) is not None:
-            raise AlreadyExists(
-                f"there is an object {bucket}/{key} already", field="key", value=key
-            )
+        return Upload(
+            writer, self._store, self._counted, self.share(org), lambda: self.check_own(org, bucket)
+        )
 
     def usage(self, org: str) -> StorageUsage:
         """What the organisation stores, by bucket and in all; see ``UsageCounter`` for how fresh
@@ -339,8 +322,6 @@ class Storage:
             Unauthenticated: ``once`` was seen before.
         """
         was = self.head(org, bucket, key)
-        if etag not in (None, was.etag):  # a refusal is not in the audit log as done
-            raise other_version(bucket, key, etag or "")
         if once is not None:
             self._store.remember(once)
         if not self._objects.delete(bucket, key, etag=etag):

@@ -34,9 +34,6 @@ from cloud_ml.objects.multipart import (
     PartWriter,
     SegmentWriter,
     UploadWriter,
-    check_chosen,
-    check_size,
-    mixed_upload,
 )
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
@@ -288,8 +285,6 @@ class Uploads:
             if completion.parts is None
             else [Part(one.number, one.size, one.sha256) for one in completion.parts]
         )
-        # a refusal is not in the audit log as done
-        self._check_whole(about, parts, only_if_absent=completion.only_if_absent)
         if once is not None:
             self._store.remember(once)
         info = self._multipart.join(bucket, upload, parts, only_if_absent=completion.only_if_absent)
@@ -355,26 +350,6 @@ class Uploads:
                 field="sha256",
                 value=sha256,
             )
-
-    def _check_whole(
-        self, about: Multipart, parts: list[Part] | None, *, only_if_absent: bool
-    ) -> None:
-        """Refuse to complete an upload that lacks something.
-
-        Raises:
-            Conflict: It does.
-            AlreadyExists: The object was to be new and is not.
-        """
-        received = self._multipart.received(about.bucket, about.id)
-        if not received.size:
-            check_chosen(self._multipart.parts(about.bucket, about.id), parts, about.declared)
-            # Not of what was appended: after a crash, the object may be that of this upload.
-            if only_if_absent:
-                self._storage.check_absent(about.bucket, about.key)
-        elif parts is not None:
-            raise mixed_upload(about.id)
-        else:
-            check_size(received.size, about.declared)
 
     def _document(self, about: Multipart, *, with_parts: bool = True) -> UploadInParts:
         parts = self._multipart.parts(about.bucket, about.id) if with_parts else ()
