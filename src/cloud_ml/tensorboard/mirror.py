@@ -98,13 +98,13 @@ class Mirror:
             with connection:
                 connection.settimeout(_ANSWER_S)
                 try:
-                    self._follow(Server(connection))
+                    self._follow(ServerConnection(connection))
                 except ConnectionError:
                     pass
                 except Exception:
                     traceback.print_exc()
 
-    def _follow(self, server: Server) -> None:
+    def _follow(self, server: ServerConnection) -> None:
         with contextlib.closing(server):
             while True:
                 self._wait_until_somebody_looks()
@@ -126,7 +126,7 @@ class Mirror:
         """Whether changes have to be asked for again, or nobody looks any more."""
         return time.monotonic() > self._deadline or not self._somebody_looks()
 
-    def update(self, server: Server) -> bool:
+    def update(self, server: ServerConnection) -> bool:
         """Copy what has changed, the newest files first. Returns whether that was all; what is left
         waits for the next call, so that changes of the others are noticed.
 
@@ -147,7 +147,7 @@ class Mirror:
         self._copies.save(every_s=_SAVE_S)
         return not self._has_to_stop()  # the last file may not be whole
 
-    def _find_changed(self, source: int, server: Server) -> list[RemoteFile]:
+    def _find_changed(self, source: int, server: ServerConnection) -> list[RemoteFile]:
         """The files of which there is no copy of this version. Copies of files that are gone go."""
         there = {one.key: one for one in server.files(source) if is_safe(one.path)}
         for key in self._copies.of(source):
@@ -161,7 +161,7 @@ class Mirror:
             if self._copies.etag(key) != one.etag and key not in self._retry_at
         ]
 
-    def _copy(self, server: Server, file: RemoteFile) -> None:
+    def _copy(self, server: ServerConnection, file: RemoteFile) -> None:
         have = self._copies.size(file.key)
         if self._copies.used - have + file.size > self._limit:
             self._say_full()
@@ -170,7 +170,7 @@ class Mirror:
         else:
             self._copy_whole(server, file.key)
 
-    def _copy_rest(self, server: Server, key: FileKey, have: int) -> None:
+    def _copy_rest(self, server: ServerConnection, key: FileKey, have: int) -> None:
         """Add what is new. Of another file under that name, everything is new."""
         begun_anew = False
         while True:
@@ -197,7 +197,7 @@ class Mirror:
             if not more or self._has_to_stop():
                 return
 
-    def _copy_whole(self, server: Server, key: FileKey) -> None:
+    def _copy_whole(self, server: ServerConnection, key: FileKey) -> None:
         """Copy a file that is written anew when it changes, and put it in the place of the old one."""
         etag, room = "", self._limit - self._copies.used + self._copies.size(key)
         with contextlib.closing(self._copies.draft()) as draft:
@@ -249,7 +249,7 @@ class Piece:
     content: bytes
 
 
-class Server:
+class ServerConnection:
     """Asks the server, on a connection that it has made."""
 
     def __init__(self, connection: socket.socket) -> None:

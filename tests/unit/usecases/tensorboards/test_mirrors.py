@@ -33,7 +33,7 @@ from cloud_ml.observability.metrics import Metrics
 from cloud_ml.tensorboard import __main__ as program
 from cloud_ml.tensorboard import mirror as sandbox
 from cloud_ml.tensorboard.copies import FileKey
-from cloud_ml.tensorboard.mirror import Mirror, Piece, RemoteFile, Server, is_safe
+from cloud_ml.tensorboard.mirror import Mirror, Piece, RemoteFile, ServerConnection, is_safe
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.tensorboards import source_files
 from cloud_ml.usecases.tensorboards.source_files import PIECE, SourceFiles
@@ -518,5 +518,5 @@ def test_an_answer_that_is_cut_is_no_content() -> None:
     with here, there:
         there.sendall(b'{"size": 8, "etag": "e", "length": 8}\n1234')
         there.shutdown(socket.SHUT_WR)
-        with contextlib.closing(Server(here)) as server, pytest.raises(ConnectionError):
+        with contextlib.closing(ServerConnection(here)) as server, pytest.raises(ConnectionError):
             server.read(FileKey(0, "a"), 0)
