@@ -202,27 +202,31 @@ def _ready(name: str) -> LinePattern:
         return _Pairs(
             name,
             line=_compile_pattern(r"^\s*\d+/\d+\s.*(?:/step|/epoch|/sample|s)\s+- "),
-            pair=_compile_pattern(rf"- (?P<name>[A-Za-z_][\w./]*): (?P<value>{NUMBER})"),
+            pair=_compile_pattern(rf"- (?P<name>[A-Za-z_][\w./]*): (?P<value>{NUMBER})(?:\s|$)"),
             epoch=_compile_pattern(r"^\s*Epoch (?P<step>\d{1,15})/\d+"),
         )
     if name == "lightning":
         return _Pairs(
             name,
             line=_compile_pattern(r"^Epoch (?P<step>\d{1,15}):\s+100%"),
-            pair=_compile_pattern(rf"[\s,](?P<name>[A-Za-z_][\w./]*)=(?P<value>{NUMBER})[\],]"),
+            pair=_compile_pattern(
+                rf"[\s,](?P<name>[A-Za-z_][\w./]*)=(?P<value>{NUMBER})(?:\]|,\s|,?$)"
+            ),
             left_out=frozenset({b"v_num"}),
         )
     if name == "xgboost":
         return _Pairs(
             name,
             line=_compile_pattern(r"^(?:\[[\d:]+\]\s+)?\[(?P<step>\d{1,15})\]\s"),
-            pair=_compile_pattern(rf"\s(?P<name>[A-Za-z_][\w.@/-]*):(?P<value>{NUMBER})"),
+            pair=_compile_pattern(
+                rf"\s(?P<name>[A-Za-z_][\w.@/-]*):(?P<value>{NUMBER})(?:[\s+]|$)"
+            ),
         )
     if name == "lightgbm":
         return _Pairs(
             name,
             line=_compile_pattern(r"^\[(?P<step>\d{1,15})\]\s"),
-            pair=_compile_pattern(rf"(?P<name>\w+'s [\w@]+): (?P<value>{NUMBER})"),
+            pair=_compile_pattern(rf"(?P<name>\w+'s [\w@]+): (?P<value>{NUMBER})(?:\s|$)"),
         )
     if name == "epoch":
         return _Pairs(
