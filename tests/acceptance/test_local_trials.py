@@ -188,8 +188,16 @@ def test_trials_on_this_machine_are_not_called_jobs(server: RealServer, tmp_path
         *(server.cli("hp", *words).good().out for words in (["list"], ["describe", "here"])),
         server.cli("hp", "best", "here").good().out,
     ]
-    assert [("-hp-" in text) for text in shown] == [False] * 4
+    for output in ("json", "yaml"):
+        shown.append(server.cli("hp", "describe", "here", "-o", output).good().out)
+    for output in ("table", "csv", "json", "name"):
+        shown.append(server.cli("hp", "curves", "here", "-o", output).good().out)
+    server.cli("hp", "plot", "here", "-o", "here.html", folder=tmp_path).good()
+    shown.append((tmp_path / "here.html").read_text())
+    assert [("-hp-" in text) for text in shown] == [False] * len(shown)
     assert "1 (trial 0)" in shown[1]
+    assert "trial 1: " in shown[-1]
+    assert server.cli("hp", "trials", "here", "-o", "name").good().out.split() == ["0", "1"]
     for command in ("logs", "status"):
         refused = server.cli(command, "here")
         assert "here is a study; use: cloudml hp" in refused.err

@@ -22,7 +22,7 @@ from cloud_ml.cli.display.drawing import (
 )
 from cloud_ml.cli.display.study_values import DrawnStudy, ObjectiveValues, is_completed
 from cloud_ml.models.studies.readouts import StudyCurves, StudyImportance, TrialCurve
-from cloud_ml.models.studies.study import Trial
+from cloud_ml.models.studies.study import Trial, trial_label
 
 _MOST_BARS, _MOST_AXES, _MOST_LINES, _MOST_PAIRED = 10, 10, 500, 3
 LEVELS = 10
@@ -81,7 +81,7 @@ def curves(found: StudyCurves, *, is_max: bool) -> str:
                 for step, value in zip(curve.steps, listed, strict=True)
             ),
             _COLOURS.get(curve.state, _OTHER),
-            f"{curve.job} ({curve.state})",
+            f"{trial_label(curve)} ({curve.state})",
         )
         for curve, listed in pieces
     ]
@@ -111,7 +111,7 @@ def parallel(drawn: DrawnStudy, values: ObjectiveValues, names: Sequence[str]) -
             for at, axis in zip(places, axes, strict=False)
         ]
         corners.append((places[-1], values.axis.place(values.of(trial))))
-        words = f"{trial.job}: {values.of(trial):g}"
+        words = f"{trial_label(trial)}: {values.of(trial):g}"
         lines.append(line(corners, shade(values.goodness(trial)), words))
     nothing = Axis(name="", place=lambda value: value, labels=[])
     title = f"Parallel coordinates of {values.name}; the best are dark"
@@ -159,7 +159,7 @@ def contour(drawn: DrawnStudy, values: ObjectiveValues, across: str, up: str) ->
     # Without crisp edges, a light line shows between two rectangles that touch.
     cells = f'<g shape-rendering="crispEdges">{"".join(_bands(known)) if known else ""}</g>'
     dots = [
-        dot(*place, f"{trial.job}: {values.of(trial):g}", shade(good))
+        dot(*place, f"{trial_label(trial)}: {values.of(trial):g}", shade(good))
         for trial, place, good in zip(trials, places, goods, strict=True)
     ]
     title = f"{values.name} over {shorten(across, 20)} and {shorten(up, 20)}; dark is better"
@@ -214,7 +214,7 @@ def pareto(drawn: DrawnStudy, first: ObjectiveValues, second: ObjectiveValues) -
         (first.axis.place(first.of(one)), second.axis.place(second.of(one))) for one in trials
     ]
     dots = [
-        dot(*place, f"{one.job}: {first.of(one):g}, {second.of(one):g}",
+        dot(*place, f"{trial_label(one)}: {first.of(one):g}, {second.of(one):g}",
             "#c0392b" if one.number in front else "#aaaaaa")
         for one, place in zip(trials, places, strict=True)
     ]  # fmt: skip

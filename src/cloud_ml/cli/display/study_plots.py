@@ -18,7 +18,7 @@ from cloud_ml.cli.display.study_values import (
     is_completed,
     parameter_names,
 )
-from cloud_ml.models.studies.study import planned_trials, shown_value
+from cloud_ml.models.studies.study import planned_trials, shown_value, trial_label
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -56,7 +56,7 @@ def _best_of(drawn: DrawnStudy) -> str:
         return f"{drawn.study.front} trials are on the Pareto front."
     if best is None or best.value is None:
         return "No trial has a value yet."
-    return f"The best is {shown_value(best)}, of {best.job}."
+    return f"The best is {shown_value(best)}, of {trial_label(best)}."
 
 
 def _plots(drawn: DrawnStudy, kinds: Collection[str]) -> list[str]:
@@ -107,7 +107,7 @@ def _dot(values: ObjectiveValues, number: int, across: Axis, name: str = "") -> 
     trial = values.trials[number]
     value = values.of(trial)
     at = across.place(trial.parameters[name] if name else trial.number)
-    words = f"{trial.job}: {value:g} ({trial.state})"
+    words = f"{trial_label(trial)}: {value:g} ({trial.state})"
     return dot(at, values.axis.place(value), words, _DONE if is_completed(trial) else _OTHER)
 
 

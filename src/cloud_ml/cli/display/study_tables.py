@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cloud_ml.cli.display.output import echo_table, note
+from cloud_ml.models.studies.readouts import TrialCurve
 from cloud_ml.models.studies.study import (
     Study,
     Trial,
@@ -24,9 +25,9 @@ def first_column(study: Study) -> str:
     return "TRIAL" if study.local else "JOB"
 
 
-def first_cell(study: Study, trial: Trial) -> str:
+def first_cell(trial: Trial | TrialCurve) -> str:
     """The name of a trial in that column."""
-    return str(trial.number) if study.local else trial.job
+    return trial.job or str(trial.number)
 
 
 def sort_trials(study: Study, by: str) -> Sequence[Trial]:
@@ -68,7 +69,7 @@ def echo_trials_csv(study: Study, found: Sequence[Trial]) -> None:
         (
             (
                 trial.number,
-                "" if study.local else trial.job,
+                trial.job,
                 trial.state,
                 *_pad(values_of(trial), len(metrics)),
                 trial.step,
@@ -88,7 +89,7 @@ def echo_trials(study: Study, found: Sequence[Trial]) -> None:
     front = {trial.number for trial in study.best_trials}
     rows = [
         (
-            first_cell(study, trial) + (" *" if trial.number in front else ""),
+            first_cell(trial) + (" *" if trial.number in front else ""),
             trial.state,
             *("" if value is None else f"{value:g}"
               for value in _pad(values_of(trial), len(metrics))),

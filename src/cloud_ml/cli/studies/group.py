@@ -19,7 +19,12 @@ from cloud_ml.cli.display.output import (
     note,
     output_option,
 )
-from cloud_ml.cli.display.study_tables import echo_trials, echo_trials_csv, sort_trials
+from cloud_ml.cli.display.study_tables import (
+    echo_trials,
+    echo_trials_csv,
+    first_cell,
+    sort_trials,
+)
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.options.numbers import Number, WholeNumber
 from cloud_ml.cli.resource_group import json_or_text, resource_group
@@ -174,7 +179,7 @@ def _population_of(study: Study) -> str:
 
 
 def _in_words(study: Study, trial: Trial) -> str:
-    of = trial_label(study, trial)
+    of = trial_label(trial)
     return f"{shown_value(trial)} of {of} ({shown_parameters(trial.parameters)})"
 
 
@@ -197,7 +202,7 @@ def trials(
     found = sort_trials(study, sort)[:limit]
     if output == "csv":
         echo_trials_csv(study, _with_values(session, study, found))
-    elif not echo_as(output, found, (trial.job for trial in found)):
+    elif not echo_as(output, found, map(first_cell, found)):
         echo_trials(study, _with_values(session, study, found))
         if len(found) < len(study.trials):
             note(f"These are {len(found)} of {len(study.trials)} trials.")

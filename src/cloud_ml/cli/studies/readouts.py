@@ -121,7 +121,7 @@ def best(
     if output == "csv":
         _echo_best_as_csv(study, found)
         return
-    if echo_as(output, found, (trial.job for trial in found)):
+    if echo_as(output, found, map(first_cell, found)):
         return
     if not found:
         note(f"No trial of {name} has completed with a value yet.")
@@ -147,8 +147,7 @@ def _echo_best_as_csv(study: Study, trials: Sequence[Trial]) -> None:
     def row(trial: Trial) -> tuple[object, ...]:
         settings = [trial.parameters.get(key) for key in parameters.values()]
         of_repeats = [getattr(trial, name) for name in further]
-        job = "" if study.local else trial.job
-        return (trial.number, job, *values_of(trial), *settings, *of_repeats)
+        return (trial.number, trial.job, *values_of(trial), *settings, *of_repeats)
 
     echo_csv(("number", "job", *metrics, *parameters, *further), [row(trial) for trial in trials])
 
@@ -158,7 +157,7 @@ def _echo_best_as_table(study: Study, trials: Sequence[Trial]) -> None:
 
     def row(trial: Trial) -> tuple[str, ...]:
         values = [shown_value(trial)] if len(metrics) == 1 else _texts_of(trial)
-        return (first_cell(study, trial), *values, shown_parameters(trial.parameters))
+        return (first_cell(trial), *values, shown_parameters(trial.parameters))
 
     echo_table((first_column(study), *metrics, "PARAMETERS"), [row(trial) for trial in trials])
 
@@ -203,13 +202,14 @@ def curves(
                 for step, value in zip(curve.steps, curve.values, strict=True)
             ],
         )
-    elif not echo_as(output, found, (curve.job for curve in found.curves)):
+    elif not echo_as(output, found, map(first_cell, found.curves)):
         rows = [
-            (curve.job, curve.state, str(curve.steps[-1]), _text(curve.values[0]),
+            (first_cell(curve), curve.state, str(curve.steps[-1]), _text(curve.values[0]),
              _text(curve.values[-1]), str(len(curve.steps)))
             for curve in found.curves
         ]  # fmt: skip
-        echo_table(("JOB", "STATE", "LAST STEP", "FIRST", "LAST", "POINTS"), rows, painted=1)
+        first = "JOB" if any(curve.job for curve in found.curves) else "TRIAL"
+        echo_table((first, "STATE", "LAST STEP", "FIRST", "LAST", "POINTS"), rows, painted=1)
         note(f"All values: cloudml hp curves {name} -o csv")
 
 

@@ -76,7 +76,8 @@ class RegisteredTrial:
 @dataclass(frozen=True, kw_only=True)
 class TrialCurve:
     """What a trial has reported of the objective: values, and the steps that they are of. Of many,
-    the lowest and the highest of each part.
+    the lowest and the highest of each part. ``job`` is empty in a local study, whose trials are no
+    jobs.
     """
 
     number: int

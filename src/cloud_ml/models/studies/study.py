@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
 from cloud_ml.models.fields import LIMIT_ALIASES, names_near
 from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.models.resource import ResourceType, ResourceView
+
+if TYPE_CHECKING:
+    from cloud_ml.models.studies.readouts import TrialCurve
 
 STUDY_ALIASES = {
     **{one.name: f"job.{one.name}" for one in fields(TrainJob)},
@@ -166,7 +169,7 @@ class Trial:
 
     Attributes:
         number: From 0.
-        job: The name of its train job; of a local study a name only.
+        job: The name of its train job; empty in a local study, whose trials are no jobs.
         parameters: Its arguments, by their names.
         state: ``Running``, ``Completed``, ``Failed``, ``MetricMissing``, ``Infeasible`` (the metric
             is no number), ``EarlyStopped``, ``Stopped`` or ``Deleted``.
@@ -301,9 +304,9 @@ def _may_be_same(definition: Any, found: Any) -> bool:
     return isinstance(definition, Mapping) or isinstance(found, Mapping)
 
 
-def trial_label(study: Study, trial: Trial) -> str:
+def trial_label(trial: Trial | TrialCurve) -> str:
     """What a trial is called: by its job, or by its number where a loop of users runs it."""
-    return f"trial {trial.number}" if study.local else trial.job
+    return trial.job or f"trial {trial.number}"
 
 
 def values_of(trial: Trial) -> list[float | None]:
@@ -395,11 +398,7 @@ def _ended(study: Study) -> str:
 def _best(study: Study) -> str:
     if study.front:
         return f"front of {study.front}"
-    return (
-        ""
-        if study.best is None
-        else f"{shown_value(study.best)} ({trial_label(study, study.best)})"
-    )
+    return "" if study.best is None else f"{shown_value(study.best)} ({trial_label(study.best)})"
 
 
 _GOES_ON = frozenset({"Completed", "Stopped"})

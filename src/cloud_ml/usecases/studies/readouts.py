@@ -143,7 +143,7 @@ class StudyReadouts:
         points = self._points(record, trial, metric, most)
         return TrialCurve(
             number=trial.number,
-            job=trial_name(record.key.name, trial.number),
+            job="" if record.spec.local else trial_name(record.key.name, trial.number),
             state=trial.state,
             steps=[point.step for point in points],
             values=[to_wire(point.value) for point in points],

@@ -403,7 +403,7 @@ def shown_trial(
         step, value = trial.points[-1].step, trial.points[-1].value
     return Trial(
         number=trial.number,
-        job=trial_name(record.key.name, trial.number),
+        job="" if record.spec.local else trial_name(record.key.name, trial.number),
         parameters=masked_parameters(trial.parameters),
         state=trial.state,
         value=value,
