@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from cloud_ml.engines.local.isolation.exposure import place_to_mount
 @pytest.fixture
 def top(tmp_path: Path) -> Path:
     """A folder that any user can reach."""
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if str(folder).startswith("/tmp/"):
+    places = Path(tempfile.gettempdir()).resolve()
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to(places) and folder != places:
             folder.chmod(folder.stat().st_mode | 0o001)
     return tmp_path
 
