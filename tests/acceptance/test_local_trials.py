@@ -188,10 +188,11 @@ def test_trials_on_this_machine_are_not_called_jobs(server: RealServer, tmp_path
         *(server.cli("hp", *words).good().out for words in (["list"], ["describe", "here"])),
         server.cli("hp", "best", "here").good().out,
     ]
-    for output in ("json", "yaml"):
-        shown.append(server.cli("hp", "describe", "here", "-o", output).good().out)
-    for output in ("table", "csv", "json", "name"):
-        shown.append(server.cli("hp", "curves", "here", "-o", output).good().out)
+    for command, outputs in (
+        ("describe", ("json", "yaml")),
+        ("curves", ("table", "csv", "json", "name")),
+    ):
+        shown += [server.cli("hp", command, "here", "-o", one).good().out for one in outputs]
     server.cli("hp", "plot", "here", "-o", "here.html", folder=tmp_path).good()
     shown.append((tmp_path / "here.html").read_text())
     assert [("-hp-" in text) for text in shown] == [False] * len(shown)
