@@ -8,6 +8,7 @@ import importlib.util
 import json
 import shlex
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -364,6 +365,12 @@ def test_a_job_is_served_when_it_has_succeeded(server: RealServer) -> None:
     described = server.cli("models", "describe", "made").good().out
     assert "Exported by:" in described
     server.cli("models", "delete", "made", "v1").good()
+    for more in ((), ("--http",)):
+        began = time.monotonic()
+        late = server.cli("models", "predict", "made", "v1", "-d", "./data.json", *more)
+        assert late.code == 1
+        assert late.err.startswith("cloudml: there is no model service made v1"), late.err
+        assert time.monotonic() - began < 8, "it was told to come back in ten seconds"
 
 
 TRAINS = """

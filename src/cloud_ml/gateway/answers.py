@@ -36,7 +36,8 @@ WRONG = Refusal(
 )  # fmt: skip
 FOREIGN = Refusal(7, 403, "the token is not of a key of this service's organisation")
 NARROW = Refusal(7, 403, "the token is for another service than this one")
-STOPPED = Refusal(14, 503, "the service is stopped", b"Retry-After: 10\r\n")
+# Without Retry-After: clients would wait for what comes back only if somebody starts it.
+STOPPED = Refusal(14, 503, "the service is stopped")
 NOBODY = Refusal(14, 503, "no replica of the service answers now", b"Retry-After: 2\r\n")
 LOST = Refusal(14, 503, "the replica ended while it worked on this", b"Retry-After: 1\r\n")
 BROKEN = Refusal(14, 502, "the replica's answer cannot be understood")
@@ -46,6 +47,14 @@ NO_ROOM = Refusal(
 )
 TOO_LATE = Refusal(4, 504, "the deadline passed before there was an answer")
 TOO_LARGE = Refusal(8, 502, "the replica's answer is larger than the gateway passes on")
+
+
+def deleted(service: str) -> Refusal:
+    """The answer for a service (``name/version``) that is being deleted, as the server says it
+    of one that it does not know.
+    """
+    name, _, version = service.partition("/")
+    return Refusal(5, 404, f"there is no model service {name} {version}: it is being deleted")
 
 
 @lru_cache(64)

@@ -107,9 +107,10 @@ class Service:
 
     def close(self) -> None:
         """The service is gone."""
+        refusal = self._unwanted_refusal() or answers.STOPPED
         for call in [*self._under_way, *self._waiting]:
             self._out(call)
-            call.refuse(answers.STOPPED)
+            call.refuse(refusal)
         for replica in [*self._replicas.values(), *self._leaving]:
             replica.cut()
 
@@ -134,9 +135,9 @@ class Service:
         """Have the call answered, now or later."""
         now = self._loop.time()
         self.requests += 1
-        if not self.route.wanted:
+        if (unwanted := self._unwanted_refusal()) is not None:
             self.refused += 1
-            call.refuse(answers.STOPPED)
+            call.refuse(unwanted)
             return
         if len(self._under_way) + len(self._waiting) >= self.bounds.in_flight:
             self.refused += 1
@@ -150,6 +151,12 @@ class Service:
         if self.route.share and not call.release_name:
             call.trial = self._split.turn(self.route.share)
         self._dispatch(call)
+
+    def _unwanted_refusal(self) -> Refusal | None:
+        """The answer to any call while nobody is to answer; ``None`` if somebody is."""
+        if self.route.wanted:
+            return None
+        return answers.deleted(self.route.name) if self.route.deleting else answers.STOPPED
 
     def left_ms(self, call: Call) -> int:
         """Milliseconds to a call's deadline."""
@@ -261,6 +268,8 @@ class Service:
         self._retry_soon()
 
     def _wait_refusal(self, call: Call, now: float) -> Refusal | None:
+        if (unwanted := self._unwanted_refusal()) is not None:
+            return unwanted
         if now >= call.deadline:
             return answers.TOO_LATE
         if call.waited_s >= self.bounds.waiting_s:

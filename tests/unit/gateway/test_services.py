@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.gateway.access import PREDICT
+from cloud_ml.gateway.answers import MISSING, STOPPED, WRONG, deleted
 from support.gateway_world import OK, answers, dies, world
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +59,44 @@ async def test_nobody_comes(tmp_path: Path) -> None:
         assert [await each.found for each in calls[:2]] == [503, 503]
         here.route(wanted=False)
         assert here.call().found.result() == 503
+
+
+@pytest.mark.parametrize(("deleting", "status"), [(False, 503), (True, 404)])
+async def test_a_call_that_waits_when_the_service_is_stopped_or_deleted(
+    tmp_path: Path, deleting: bool, status: int
+) -> None:
+    async with world(tmp_path, waiting_s=60.0) as here:
+        here.route()
+        early = here.call()
+        here.route(wanted=False, deleting=deleting)
+        assert early.found.result() == status, "at once"
+        assert here.call().found.result() == status
+
+
+async def test_a_call_under_way_when_the_service_is_deleted(tmp_path: Path) -> None:
+    async with world(tmp_path, waiting_s=60.0) as here:
+        await here.replica("slow", lambda _: None)
+        here.route("slow")
+        early = here.call()
+        while not here.asked:
+            await asyncio.sleep(0.001)
+        here.route(wanted=False, deleting=True)
+        here.service.close()
+        assert early.found.result() == 404
+
+
+async def test_strangers_do_not_hear_that_a_service_is_being_deleted(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        here.route(wanted=False, deleting=True)
+        for token, refusal in (("", MISSING), ("cmt1.x.1.y", WRONG)):
+            assert here.service.refusal(token, PREDICT) is refusal
+
+
+def test_what_is_said_of_a_service_that_is_deleted_or_stopped() -> None:
+    assert deleted("linear/v1").message == (
+        "there is no model service linear v1: it is being deleted"
+    )
+    assert STOPPED.fields == b"", "nobody waits for what does not come back by itself"
 
 
 async def test_too_many_under_way_and_who_gives_up(tmp_path: Path) -> None:

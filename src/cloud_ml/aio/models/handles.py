@@ -16,7 +16,16 @@ from cloud_ml.aio.jobs.follow import Written, follow_log
 from cloud_ml.aio.models.predicting import AsyncPredictions, Inputs
 from cloud_ml.aio.models.services import AsyncServiceCalls
 from cloud_ml.aio.watching import follow_events
-from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.errors import (
+    CloudMlError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    TransportError,
+    TryAgain,
+    Unauthenticated,
+    WaitTimedOut,
+)
 from cloud_ml.models.jobs.job import FINISHED, JobEvent
 from cloud_ml.models.services.service import (
     Service,
@@ -25,6 +34,7 @@ from cloud_ml.models.services.service import (
     ServiceSignatures,
     ServiceUpdate,
 )
+from cloud_ml.sdk.failures import NobodyThere
 from cloud_ml.sdk.models.inference import check_address
 from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
@@ -145,16 +155,27 @@ class AsyncServiceHandle:
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.
+            NotFound: The service is deleted.
             Unavailable: The service has no address, or no replica answers now.
         """
         predictions = await self._get_predictions()
-        if not grpc:
-            return await predictions.over_http(
-                inputs, signature=signature, release=release, timeout=timeout
+        try:
+            if not grpc:
+                return await predictions.over_http(
+                    inputs, signature=signature, release=release, timeout=timeout
+                )
+            return await predictions.over_grpc(
+                inputs,
+                types or {},
+                signature=signature,
+                release=release,
+                timeout=timeout,
+                short=short,
             )
-        return await predictions.over_grpc(
-            inputs, types or {}, signature=signature, release=release, timeout=timeout, short=short
-        )
+        except (NobodyThere, Unauthenticated, Forbidden):
+            # Nobody may have the port of a deleted service, or another service may.
+            await self._check_exists()
+            raise
 
     async def signatures(self, *, release: str | None = None) -> ServiceSignatures:
         """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what
@@ -313,6 +334,15 @@ class AsyncServiceHandle:
                 self._calls.transport.credentials, self.service.url, self.name
             )
         return self._predictions
+
+    async def _check_exists(self) -> None:
+        """Raise ``NotFound`` if the service is deleted; nothing where the server does not say."""
+        try:
+            await self.refresh()
+        except NotFound:
+            raise
+        except CloudMlError:
+            return
 
     async def wait_for_news(self, wait_s: float) -> None:
         """Wait so long for a change; a server that is away is given the same patience as a log

@@ -20,6 +20,7 @@ from cloud_ml.sdk.models.arrays import SupportsArray, for_json, is_rows
 from cloud_ml.sdk.models.inference import (
     ModelInputs,
     Table,
+    address_hint,
     are_named,
     authorization,
     by_name,
@@ -72,7 +73,12 @@ class AsyncPredictions:
             InvalidRequest: The inputs do not fit; the message says what would.
             Unavailable: No replica answers now.
         """
-        given = given_inputs(inputs)
+        with address_hint():
+            return await self._ask_http(given_inputs(inputs), signature, release, timeout)
+
+    async def _ask_http(
+        self, given: ModelInputs, signature: str | None, release: str | None, timeout: float
+    ) -> Any:
         signature = signature or given.signature or None
         values = await self._values(given, signature, release, timeout)
         body: dict[str, Any] = {"instances": values} if is_rows(values) else {"inputs": values}
@@ -131,9 +137,12 @@ class AsyncPredictions:
             for name, value in authorization(self._credentials, self._endpoint).items()
         }
         headers |= release_header(release)
-        answer = await in_thread(
-            lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
-        )  # fmt: skip
+        with address_hint():
+            answer = await in_thread(
+                lambda: grpc.call(
+                    self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout
+                )
+            )  # fmt: skip
         return tensors.predict_response(answer, short=short)
 
     async def _values(

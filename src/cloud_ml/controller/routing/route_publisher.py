@@ -143,6 +143,7 @@ def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: i
         candidate=tried.template if tried is not None else 0,
         share=_share(service, backends),
         timeout_s=call_timeout_s(service.spec.submitted) or 0.0,
+        deleting=service.delete_requested_at is not None,
     )
 
 

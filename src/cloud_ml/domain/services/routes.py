@@ -34,7 +34,8 @@ class Route:
     """A service as the gateway serves it.
 
     ``open`` services ask for no token; the others for one of a key of ``org``. With ``wanted``
-    false nobody is to answer, and callers are told at once. ``share`` percent of calls go to the
+    false nobody is to answer, and callers are told at once. ``deleting``: nor will anybody answer
+    later. ``share`` percent of calls go to the
     release ``candidate``, 0 where there is none, and the others to whatever else is there. A call
     without a deadline ends after ``timeout_s``; 0 leaves that to the gateway.
 
@@ -53,6 +54,7 @@ class Route:
     timeout_s: float = 0.0
     label: str = ""
     key: str = field(default="", repr=False)
+    deleting: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,16 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from typing import Any
 
-from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.errors import (
+    CloudMlError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    TransportError,
+    TryAgain,
+    Unauthenticated,
+    WaitTimedOut,
+)
 from cloud_ml.models.jobs.job import FINISHED, JobEvent
 from cloud_ml.models.services.service import (
     Service,
@@ -22,6 +31,7 @@ from cloud_ml.models.services.service import (
 )
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
+from cloud_ml.sdk.failures import NobodyThere
 from cloud_ml.sdk.jobs.follow import Written, follow_log
 from cloud_ml.sdk.models.inference import check_address
 from cloud_ml.sdk.models.predicting import Inputs, Predictions
@@ -146,16 +156,27 @@ class ServiceHandle:
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.
+            NotFound: The service is deleted.
             Unavailable: The service has no address, or no replica answers now.
         """
         predictions = self._get_predictions()
-        if not grpc:
-            return predictions.over_http(
-                inputs, signature=signature, release=release, timeout=timeout
+        try:
+            if not grpc:
+                return predictions.over_http(
+                    inputs, signature=signature, release=release, timeout=timeout
+                )
+            return predictions.over_grpc(
+                inputs,
+                types or {},
+                signature=signature,
+                release=release,
+                timeout=timeout,
+                short=short,
             )
-        return predictions.over_grpc(
-            inputs, types or {}, signature=signature, release=release, timeout=timeout, short=short
-        )
+        except (NobodyThere, Unauthenticated, Forbidden):
+            # Nobody may have the port of a deleted service, or another service may.
+            self._check_exists()
+            raise
 
     def signatures(self, *, release: str | None = None) -> ServiceSignatures:
         """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what
@@ -312,6 +333,15 @@ class ServiceHandle:
                 self._calls.transport.credentials, self.service.url, self.name
             )
         return self._predictions
+
+    def _check_exists(self) -> None:
+        """Raise ``NotFound`` if the service is deleted; nothing where the server does not say."""
+        try:
+            self.refresh()
+        except NotFound:
+            raise
+        except CloudMlError:
+            return
 
     def wait_for_news(self, wait_s: float) -> None:
         """Wait so long for a change; a server that is away is given the same patience as a log

@@ -5,7 +5,8 @@ files.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from cloud_ml.auth.tokens import make_token
 from cloud_ml.models.services.service import Service
 from cloud_ml.sdk.config import Credentials, TokenCredentials, check_encrypted
 from cloud_ml.sdk.endpoint import Endpoint
+from cloud_ml.sdk.failures import NobodyThere
 from cloud_ml.sdk.models.arrays import SupportsArray
 from cloud_ml.sdk.models.tensors import type_named
 from cloud_ml.sdk.signing import key_of
@@ -102,6 +104,16 @@ def check_address(service: Service) -> None:
             field="model_name", value=service.name,
             hint=f"Look at it: cloudml models describe {service.name} {service.version}",
         )  # fmt: skip
+
+
+@contextmanager
+def address_hint() -> Iterator[None]:
+    """Name what helps where nothing listens at the address of a model."""
+    try:
+        yield
+    except NobodyThere as error:
+        error.hint = "See the addresses of model services: cloudml models list"
+        raise
 
 
 def by_name(inputs: Mapping[str, Any] | list[Any] | SupportsArray) -> Mapping[str, Any]:

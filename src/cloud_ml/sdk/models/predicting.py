@@ -20,6 +20,7 @@ from cloud_ml.sdk.models.arrays import SupportsArray, for_json, is_rows
 from cloud_ml.sdk.models.inference import (
     ModelInputs,
     Table,
+    address_hint,
     are_named,
     authorization,
     by_name,
@@ -73,7 +74,12 @@ class Predictions:
             InvalidRequest: The inputs do not fit; the message says what would.
             Unavailable: No replica answers now.
         """
-        given = given_inputs(inputs)
+        with address_hint():
+            return self._ask_http(given_inputs(inputs), signature, release, timeout)
+
+    def _ask_http(
+        self, given: ModelInputs, signature: str | None, release: str | None, timeout: float
+    ) -> Any:
         signature = signature or given.signature or None
         values = self._values(given, signature, release, timeout)
         body: dict[str, Any] = {"instances": values} if is_rows(values) else {"inputs": values}
@@ -132,9 +138,12 @@ class Predictions:
             for name, value in authorization(self._credentials, self._endpoint).items()
         }
         headers |= release_header(release)
-        answer = in_thread(
-            lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
-        )  # fmt: skip
+        with address_hint():
+            answer = in_thread(
+                lambda: grpc.call(
+                    self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout
+                )
+            )  # fmt: skip
         return tensors.predict_response(answer, short=short)
 
     def _values(
