@@ -121,6 +121,7 @@ class FakeApi:
         self.points: list[MetricPoint] = []
         self.asked_points: dict[str, str] = {}
         self.asked_runs: dict[str, str] = {}
+        self.scopes: list[str] | None = None
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
 
     def __call__(self, seen: Seen) -> Reply:
@@ -131,7 +132,14 @@ class FakeApi:
             return refusal(error, _STATUS[type(error)])
 
     def on_whoami(self, _: Seen) -> Reply:
-        me = WhoAmI(org="default", org_id="1", user="admin", role="admin", default_bucket="cloudml")
+        me = WhoAmI(
+            org="default",
+            org_id="1",
+            user="admin",
+            role="admin",
+            default_bucket="cloudml",
+            scopes=self.scopes,
+        )
         return json_reply(codec.encode(me))
 
     def on_server(self, _: Seen) -> Reply:

@@ -26,6 +26,7 @@ from cloud_ml.sdk.failures import (
     AlreadyDeleted,
     error_of_answer,
     error_of_exception,
+    name_refused_read,
     not_ours,
     say_outcome_unknown,
 )
@@ -110,6 +111,8 @@ class AsyncTransport:
         async with answer:
             body = await answer.read()
         error = self._refusal(answer.status, answer.headers, body)
+        if request.method == "HEAD":
+            name_refused_read(error, request.path)
         if request.changes and answer.status in LOST_STATUSES:
             say_outcome_unknown(error)
         # The server knows a nonce only from a request that it accepted: an earlier try was carried

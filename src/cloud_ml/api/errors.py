@@ -39,6 +39,7 @@ from cloud_ml.errors import (
 )
 from cloud_ml.models import common
 from cloud_ml.observability import requests
+from cloud_ml.usecases.access.tokens import MissingScope
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +86,11 @@ def answer(error: CloudMlError, path: str = "") -> Response:
     # RFC 9110, section 15.5.2: a 401 names the schemes that would do.
     if status == 401:
         headers["WWW-Authenticate"] = f'{SCHEME}, {bearer.SCHEME} realm="cloudml"'
+    if isinstance(error, MissingScope):
+        # RFC 6750, section 3.1. The answer to a HEAD has no other place for it.
+        headers["WWW-Authenticate"] = (
+            f'{bearer.SCHEME} realm="cloudml", error="insufficient_scope", scope="{error.allowed}"'
+        )
     return refusal(status, _shorten_quotes(error.document()), headers, path)
 
 

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class WhoAmI:
-    """Whom the server takes the caller for. ``keeps_git``: jobs keep facts of git that are sent."""
+    """Whom the server takes the caller for. ``keeps_git``: jobs keep facts of git that are sent.
+
+    ``scopes`` are those of the access token that was sent; ``None`` for a signed request, which the
+    role alone limits.
+    """
 
     org: str
     org_id: str
@@ -15,6 +19,7 @@ class WhoAmI:
     role: str
     default_bucket: str
     keeps_git: bool = True
+    scopes: list[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from cloud_ml import errors
 from cloud_ml.net.client.errors import BadStatusLine
@@ -84,7 +86,7 @@ _WITHOUT_DOCUMENT: dict[int, tuple[str, str | None]] = {
     ),
     403: (
         "the key or token does not allow this",
-        "See what it allows: cloudml whoami, cloudml token list.",
+        "The token may lack a scope, or the role of the user the right. See both: cloudml whoami",
     ),
     404: ("there is no such object", None),
     429: ("there are too many requests at once", "Try again in a few seconds."),
@@ -92,6 +94,8 @@ _WITHOUT_DOCUMENT: dict[int, tuple[str, str | None]] = {
     507: ("the disk or the quota of storage is full", "See: cloudml quota list."),
 }
 """What a status means where the answer has no body, and what helps."""
+_MISSING_SCOPE = re.compile(r'error="insufficient_scope", scope="([a-z]+:[A-Za-z0-9:/._-]+)"')
+_OBJECTS = "/api/v1/storage/"
 _START_HINT = "Is the server running? Start one with `cloudml server`, or name another with --endpoint or CLOUDML_ENDPOINT."  # noqa: E501
 _PLAIN_HTTP_REASONS = (
     "WRONG_VERSION_NUMBER",
@@ -147,6 +151,8 @@ def error_of_answer(
     if (
         not body and status in _BY_STATUS and "x-request-id" in headers
     ):  # HEAD has no room for a document
+        if status == 403 and (scope := _missing_scope(headers)):
+            return _lacks_scope(scope)
         message, hint = _WITHOUT_DOCUMENT.get(status, (f"the server answered {status}", None))
         return _BY_STATUS[status](message, hint=hint)
     if status in (502, 503, 504):
@@ -155,6 +161,31 @@ def error_of_answer(
             hint="The server may be starting; try again.",
         )
     return not_ours(endpoint, status, headers, body)
+
+
+def _lacks_scope(scope: str) -> errors.Forbidden:
+    from cloud_ml.auth import bearer  # noqa: PLC0415 - few need it
+
+    return errors.Forbidden(
+        f"the token lacks the scope {scope}",
+        field="scope",
+        hint=f"See its scopes: cloudml whoami. {bearer.how_to_replace(scope)}",
+    )
+
+
+def _missing_scope(headers: Mapping[str, str]) -> str:
+    """The scope that a token lacks, as RFC 6750 has it told in section 3; empty if none is told."""
+    found = _MISSING_SCOPE.search(headers.get("www-authenticate", ""))
+    return found[1] if found else ""
+
+
+def name_refused_read(error: errors.CloudMlError, path: str) -> None:
+    """Say what could not be read where a refusal of rights had no room for it, as that of HEAD."""
+    if isinstance(error, errors.Forbidden):
+        where = unquote(path)
+        if where.startswith(_OBJECTS):
+            where = "fds://" + where.removeprefix(_OBJECTS)
+        error.message = f"reading {where} is refused: {error.message}"
 
 
 def not_ours(

@@ -27,6 +27,7 @@ from cloud_ml.sdk.failures import (
     AlreadyDeleted,
     error_of_answer,
     error_of_exception,
+    name_refused_read,
     not_ours,
     say_outcome_unknown,
 )
@@ -111,6 +112,8 @@ class Transport:
         with answer:
             body = answer.read()
         error = self._refusal(answer.status, answer.headers, body)
+        if request.method == "HEAD":
+            name_refused_read(error, request.path)
         if request.changes and answer.status in LOST_STATUSES:
             say_outcome_unknown(error)
         # The server knows a nonce only from a request that it accepted: an earlier try was carried

@@ -65,7 +65,7 @@ def test_answers_are_one_line_of_utf8() -> None:
         WhoAmI(org="北京", org_id="1", user="a\nb", role="admin", default_bucket="b")
     )
     text = '{"org":"北京","org_id":"1","user":"a\\nb","role":"admin","default_bucket":"b"'
-    assert answer.body == f'{text},"keeps_git":true}}'.encode()
+    assert answer.body == f'{text},"keeps_git":true,"scopes":null}}'.encode()
     assert answer.headers["content-type"] == "application/json"
 
 

@@ -12,6 +12,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.domain.tenancy import SYSTEM, Role
+from cloud_ml.sdk.endpoint import parse_endpoint
+from cloud_ml.sdk.failures import error_of_answer, name_refused_read
 from cloud_ml.settings import KeySettings, ServerSettings
 from support.asgi import Answer, AsgiClient
 from support.platform import Caller, Served
@@ -60,7 +62,24 @@ async def test_a_token_opens_what_its_scope_says(served: Served) -> None:
     answer = await ask(served, token)
     assert answer.status == 200, answer.text
     assert [one["name"] for one in answer.json()["items"]] == ["mine"]
-    assert (await ask(served, token, target="/api/v1/whoami")).json()["user"] == "mei"
+    me = (await ask(served, token, target="/api/v1/whoami")).json()
+    assert (me["user"], me["scopes"]) == ("mei", ["jobs:read"])
+    signed = await served.member.call("GET", "/api/v1/whoami")
+    assert signed.json()["scopes"] is None, "the role alone limits a signed request"
+
+
+async def test_a_head_without_the_scope_says_which_one_and_for_what(served: Served) -> None:
+    token = (await created(served.member, "jobs:read"))["token"]
+    answer = await ask(served, token, "HEAD", "/api/v1/storage/cloudml/a%20b.txt")
+    assert answer.status == 403
+    error = error_of_answer(parse_endpoint("http://here"), 403, answer.headers, b"")
+    name_refused_read(error, "/api/v1/storage/cloudml/a%20b.txt")
+    assert error.message == (
+        "reading fds://cloudml/a b.txt is refused: the token lacks the scope storage:read"
+    )
+    assert error.hint is not None
+    assert "cloudml whoami" in error.hint
+    assert "--scope storage:read" in error.hint
 
 
 async def test_a_token_is_shown_once_and_kept_as_a_digest(served: Served) -> None:
@@ -94,6 +113,9 @@ async def test_a_scope_that_is_missing_is_named(served: Served) -> None:
     assert answer.json()["allowed"] == "jobs:write"
     assert "unset CLOUDML_TOKEN" in answer.json()["hint"]
     assert "--scope jobs:write`" in answer.json()["hint"]
+    assert answer.headers["www-authenticate"] == (
+        'Bearer realm="cloudml", error="insufficient_scope", scope="jobs:write"'
+    )
     assert served.store.audit(AuditFilter()).items[0].outcome == "forbidden"
 
 

@@ -18,7 +18,7 @@ router = APIRouter(tags=["server"], default_response_class=Response, dependencie
 @router.get("/api/v1/whoami", responses=answers(WhoAmI))
 async def whoami(here: Here, call: Signed) -> Response:
     """Whom the server takes the caller for."""
-    organisation = call.caller.organisation
+    organisation, scopes = call.caller.organisation, call.caller.scopes
     return documents.answer(
         WhoAmI(
             org=organisation.name,
@@ -27,6 +27,7 @@ async def whoami(here: Here, call: Signed) -> Response:
             role=call.caller.role.value,
             default_bucket=organisation.default_bucket,
             keeps_git=here.trainer_settings.git,
+            scopes=None if scopes is None else [str(scope) for scope in scopes],
         )
     )
 

@@ -12,7 +12,7 @@ from cloud_ml.cli.session import Session, pass_session
 @output_option()
 @pass_session
 def whoami(session: Session, output: str | None) -> None:
-    """Show the current user."""
+    """Show the current user, and the scopes of the token if one is used."""
     me = session.client.whoami()
     if echo_as(output, me, me.user):
         return
@@ -21,6 +21,7 @@ def whoami(session: Session, output: str | None) -> None:
             "Organisation": f"{me.org} ({me.org_id})",
             "User": me.user,
             "Role": me.role,
+            **({} if me.scopes is None else {"Scopes": ", ".join(me.scopes) or "none"}),
             "Default bucket": me.default_bucket,
             "Server": session.client.endpoint,
         }

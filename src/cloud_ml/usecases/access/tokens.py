@@ -341,16 +341,20 @@ def remove_tokens(store: StateStore, org: str, user: str) -> None:
             store.delete(ACCESS_TOKEN, line.key.uid, fence=None)
 
 
+class MissingScope(Forbidden):
+    """A token lacks a scope; ``allowed`` names it."""
+
+
 def permit_scope(caller: Identity, needed: Scope | None) -> None:
     """Let pass a caller without a token, and one whose token covers what is needed.
 
     Raises:
-        Forbidden: The token does not. Names the scope.
+        MissingScope: The token does not.
     """
     if caller.scopes is None or needed is None or is_covered(caller.scopes, needed):
         return
     held = ", ".join(map(str, caller.scopes))
-    raise Forbidden(
+    raise MissingScope(
         f"This needs a token with the scope {needed}. Token {caller.token} has: {held}.",
         field="scope",
         value=held,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloud_ml.auth import bearer
+from support.fake_api import FakeApi
 from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, Reply, serving
 
 if TYPE_CHECKING:
@@ -110,6 +112,12 @@ def test_secrets_are_masked_and_variables_that_go_before_are_named(
 def test_whoami(run: Run) -> None:
     assert "default (1)" in run("whoami").stdout
     assert json.loads(run("whoami", "-o", "json").stdout)["user"] == "admin"
+    assert "Scopes" not in run("whoami").stdout
+
+
+def test_whoami_shows_the_scopes_of_a_token(run: Run, api: FakeApi) -> None:
+    api.scopes = ["jobs:read", "storage:write"]
+    assert re.search(r"Scopes: +jobs:read, storage:write\n", run("whoami").stdout)
 
 
 def test_a_token_is_read_from_a_file_and_not_shown(
