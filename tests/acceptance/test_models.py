@@ -264,7 +264,7 @@ def test_what_the_demo_prints_to_type_next_works_on_a_server_of_ones_own(
 TENSOR = '[{"name": "x", "dtype": "float32", "shape": [-1]}]'
 SIGNATURE = f'{{"inputs": {TENSOR}, "outputs": {TENSOR}}}'
 BROKEN = {
-    "garbage": ("model.onnx", "this is no model", "INVALID_PROTOBUF"),
+    "garbage": ("model.onnx", "\x08\x7fthis is no model", "INVALID_PROTOBUF"),
     "raises": (
         "model.py",
         "raise RuntimeError('weights are of version 3')",

@@ -18,7 +18,7 @@ TRAIN = """
 import os, sys
 os.makedirs("outputs/plots", exist_ok=True)
 os.makedirs("__pycache__", exist_ok=True)
-open("outputs/model.onnx", "wb").write(b"onnx")
+open("outputs/model.onnx", "wb").write(bytes([8]) + b"nnx")
 open("outputs/plots/loss.png", "w").write("png")
 open("__pycache__/train.pyc", "w").write("compiled")
 open("data/churn.csv", "a").write("more")
@@ -57,7 +57,7 @@ def test_from_a_folder_to_the_result_in_hand(
         == LEFT
     )
     server.cli("jobs", "cp", "churn-out:outputs/model.onnx", str(tmp_path)).good()
-    assert (tmp_path / "model.onnx").read_bytes() == b"onnx"
+    assert (tmp_path / "model.onnx").read_bytes() == b"\x08nnx"
     described = server.cli("jobs", "describe", "churn-out").good().out
     assert "models deploy NAME v1 churn-out:outputs/model.onnx" in described
     document = server.cli("jobs", "describe", "churn-out", "-o", "json").json()
@@ -202,7 +202,7 @@ def test_the_sdk_of_both_faces(
         ) as other:
             return await other.download_train_job_outputs("sdk-out", tmp_path / "two")
 
-    assert {place.read_bytes() for place in asyncio.run(download())} == {b"onnx", b"png"}
+    assert {place.read_bytes() for place in asyncio.run(download())} == {b"\x08nnx", b"png"}
 
 
 FLAG = """

@@ -17,6 +17,7 @@ import grpc
 import numpy as np
 import pytest
 
+from cloud_ml.sdk.models.folders import files_of
 from support.model_environments import environment
 from support.serving import PREDICT, call, model_server, tensor_request
 
@@ -83,6 +84,7 @@ def served(framework: str, name: str, models: Path) -> Iterator[grpc.Channel]:
 @pytest.mark.parametrize(("framework", "name"), FORMATS)
 def test_it_answers_as_its_framework_does(models: Path, framework: str, name: str) -> None:
     told = saved(framework, models / framework)[name]
+    assert files_of(models / framework / name), "the command line sends it"
     with served(framework, name, models) as channel:
         for rows in (len(told["x"]), 1):
             request = tensor_request(

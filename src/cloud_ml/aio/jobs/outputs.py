@@ -69,8 +69,6 @@ async def copy_model(
 
 async def _begin(storage: AsyncStorage, file: OutputFile) -> bytes:
     """The first bytes of an output, as many as tell whether it is a model."""
-    if PurePosixPath(file.path).suffix not in (".py", *TEXT_MODELS):
-        return b""
     beginning = bytearray()
     async with await storage.open(file.uri) as answer:
         async for chunk in answer:

@@ -130,6 +130,7 @@ def _known_file(keys: Iterable[str]) -> str | None:
 def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
     """What was looked for, where, and what lies there instead."""
     base = uri.key.rstrip("/") + "/"
+    place = f"fds://{uri.bucket}/{uri.key}".rstrip("/")
     listing = objects.list(uri.bucket, base, delimiter=True, limit=_SHOWN + 1)
     names = [
         each.removeprefix(base)
@@ -139,10 +140,12 @@ def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
         ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
     )
     kinds = ", ".join(FRAMEWORKS)
-    expected = f"a folder with a number for its name, such as {uri}/1, that holds one of {kinds}"
-    if not names and (near := _files_above(objects, uri)):
+    expected = f"a folder with a number for its name, such as {place}/1, that holds one of {kinds}"
+    if not names and uri.key and objects.head(uri.bucket, uri.key) is not None:
+        there = "a file, which is no model"
+    elif not names and (near := _files_above(objects, uri)):
         there = f"nothing; beside it there is {near}"
-    return f"{uri} has no model: looked for {expected}; there is {there}"
+    return f"{place} has no model: looked for {expected}; there is {there}"
 
 
 def _files_above(objects: ObjectStore, uri: ObjectUri) -> str:

@@ -10,7 +10,12 @@ from pathlib import Path, PurePosixPath
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import refuse
 from cloud_ml.models.services.model_files import MODEL_FILES
-from cloud_ml.sdk.models.folders import advice_for_folder, name_of_model_file, without_signature
+from cloud_ml.sdk.models.folders import (
+    advice_for_folder,
+    models_in_versions,
+    name_of_model_file,
+    without_signature,
+)
 
 _SOURCE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):(?P<path>(?!//).*)", re.DOTALL)
 
@@ -106,8 +111,9 @@ def _keys(source: OutputSource, paths: Sequence[str]) -> list[str]:
     tops = {path.partition("/")[0] for path in inner if "/" in path}
     numbers = {top for top in tops if top.isascii() and top.isdigit()}
     if numbers and all(path.partition("/")[0] in numbers for path in inner):
-        return inner
-    if any(path in MODEL_FILES for path in inner):
+        if models_in_versions(inner):
+            return inner
+    elif any(path in MODEL_FILES for path in inner):
         return [f"1/{path}" for path in inner]
     advice = advice_for_folder(str(source), [f"{source.job}:{path}" for path in paths])
     allowed = f"a model file, a folder with one of {', '.join(MODEL_FILES)}, or a folder of numbered versions"

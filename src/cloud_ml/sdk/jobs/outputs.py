@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 
 from cloud_ml.errors import AlreadyExists
 from cloud_ml.models.jobs.outputs import OutputFile
-from cloud_ml.models.services.model_files import TEXT_MODELS
 from cloud_ml.sdk.jobs.calls import JobCalls
 from cloud_ml.sdk.jobs.output_paths import OutputSource, local_place, no_such_output, version_keys
 from cloud_ml.sdk.models.folders import READ_BYTES, check_beginning
@@ -68,8 +67,6 @@ def copy_model(calls: JobCalls, storage: Storage, source: OutputSource, bucket: 
 
 def _begin(storage: Storage, file: OutputFile) -> bytes:
     """The first bytes of an output, as many as tell whether it is a model."""
-    if PurePosixPath(file.path).suffix not in (".py", *TEXT_MODELS):
-        return b""
     beginning = bytearray()
     with storage.open(file.uri) as answer:
         for chunk in answer:

@@ -21,7 +21,7 @@ from cloud_ml.models.services.model_files import (
     TEXT_MODELS,
     named_for_its_format,
 )
-from cloud_ml.sdk.models.formats import export_advice
+from cloud_ml.sdk.models.formats import SERVED_KINDS, export_advice, wrong_content
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage.transfers import source_changed, unreadable
 
@@ -53,7 +53,7 @@ class ModelFile:
 def _files_of_file(source: Path) -> list[ModelFile]:
     """A model of one file, with the files that belong to it."""
     name = name_of_model_file(source, str(source))
-    _check_content(source)
+    check_beginning(source, str(source), _begin(source))
     beside = [each for each in _companions(source) if each.is_file()]
     found = [ModelFile(source, f"1/{name}", source.stat().st_size)]
     found += [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
@@ -93,7 +93,12 @@ def files_of(source: Path) -> list[ModelFile]:
     if not found:
         raise _no_model(source, "numbered folders with files in them")
     if len(found) > _MOST_FILES:
-        raise _no_model(source, f"at most {_MOST_FILES} files; there are {len(found)}")
+        raise _no_model(
+            source,
+            f"at most {_MOST_FILES} files; there are {len(found)}",
+            "name the folder that holds the model alone",
+        )
+    _check_models(source, found)
     _check_signatures(source, found)
     return found
 
@@ -109,9 +114,11 @@ def check_beginning(path: PurePath, source: str, beginning: bytes) -> None:
     Raises:
         InvalidRequest: It is a text of another kind, or a script.
     """
+    _check_binary(path, source, beginning)
     framework, pattern = TEXT_MODELS.get(path.suffix, ("", None))
     if pattern is not None and not pattern.match(beginning):
-        raise _no_model(source, f"a model of {framework}, where its name ends in {path.suffix}")
+        allowed = f"a model of {framework}, where its name ends in {path.suffix}"
+        raise _no_model(source, allowed, SERVED_KINDS)
     if path.suffix == ".py" and not _CLASS.search(beginning):
         raise _no_model(
             source,
@@ -120,13 +127,49 @@ def check_beginning(path: PurePath, source: str, beginning: bytes) -> None:
         )
 
 
-def _check_content(file: Path) -> None:
+def _begin(file: Path) -> bytes:
     try:
         with file.open("rb") as content:
-            beginning = content.read(READ_BYTES)
+            return content.read(READ_BYTES)
     except OSError as error:
         raise unreadable(file, error) from error
-    check_beginning(file, str(file), beginning)
+
+
+def _check_binary(path: PurePath, source: str, beginning: bytes) -> None:
+    """Refuse text under a name that only models have which are no text."""
+    if (wrong := wrong_content(path, beginning)) is not None:
+        maker, what = wrong
+        allowed = f"a model of {maker}, where its name ends in {path.suffix}"
+        raise _no_model(source, allowed, f"{what} {SERVED_KINDS}")
+
+
+def models_in_versions(keys: Sequence[str]) -> list[str]:
+    """Of files such as ``1/model.onnx`` those that tell that a version is a model."""
+    return [
+        key
+        for key in keys
+        if key.count("/") == 1 and key.partition("/")[2] in MODEL_FILES
+    ]
+
+
+def _check_models(source: Path, files: Sequence[ModelFile]) -> None:
+    """Refuse versions of which none is a model, and a single version that is text.
+
+    Raises:
+        InvalidRequest: No replica could load it.
+    """
+    models = models_in_versions([file.key for file in files])
+    if not models:
+        raise _no_model(
+            source,
+            f"numbered folders (1, 2…) with one of {', '.join(MODEL_FILES)} in them",
+            advice_for_folder(str(source), [str(file.path) for file in files]),
+        )
+    # The server takes the first of several. It serves the newest version, which may come later.
+    first = min(models, key=lambda key: MODEL_FILES.index(key.partition("/")[2]))
+    if len({file.key.partition("/")[0] for file in files}) == 1:
+        (file,) = [each for each in files if each.key == first]
+        _check_binary(file.path, str(file.path), _begin(file.path))
 
 
 def _check_signatures(source: Path, files: Sequence[ModelFile]) -> None:

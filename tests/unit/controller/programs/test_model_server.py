@@ -172,3 +172,17 @@ def test_a_model_may_be_one_file(uri: str, framework: str | None) -> None:
         "nothing; beside it there is fds://cloudml/m/model.txt, fds://cloudml/m/net.onnx, "
         "fds://cloudml/m/notes.txt"
     )
+
+
+def test_a_file_that_is_no_model_is_called_so() -> None:
+    objects = MemoryObjectStore()
+    objects.create_bucket("cloudml")
+    for key in ("notes.txt", "m/notes.md"):
+        with objects.writer("cloudml", key) as writer:
+            writer.write(b"x")
+            writer.commit()
+    told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/notes.txt"))
+    assert told.endswith("; there is a file, which is no model")
+    told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/"))
+    assert "fds://cloudml/m has no model: looked for a folder with a number" in told
+    assert "such as fds://cloudml/m/1, that" in told

@@ -36,7 +36,7 @@ def test_a_folder_whose_name_begins_with_a_tilde_can_be_sent(
 ) -> None:
     (tmp_path / "~churn").mkdir()
     (tmp_path / "~churn" / "train.py").write_text("print()")
-    (tmp_path / "~churn" / "model.onnx").write_bytes(b"x")
+    (tmp_path / "~churn" / "model.onnx").write_bytes(b"\x08")
     monkeypatch.chdir(tmp_path)
     for text in ("./~churn", "~churn"):
         assert name_for(text) == "churn"

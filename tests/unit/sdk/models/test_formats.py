@@ -8,6 +8,7 @@ import pytest
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.jobs.outputs import model_at
+from cloud_ml.models.services.model_files import MODEL_FILES, MODEL_PARTS
 from cloud_ml.sdk.jobs.output_paths import OutputSource, version_keys
 from cloud_ml.sdk.models.folders import files_of
 from cloud_ml.serving.versions.single_model import base_of
@@ -61,6 +62,89 @@ def test_models_that_are_text_are_known_by_their_content(
     assert [file.key for file in files_of(tmp_path / name)] == [f"1/{sent}"]
     assert version_keys(OutputSource("churn", name), [name]) == [f"1/{sent}"]
     assert (base_of(tmp_path / name) / sent).is_symlink()
+
+
+BEGINNINGS = {
+    "saved_model.pb": b"\x08\x01\x12\xe5\xb8\x02\n\xb1\x05\n\x01",
+    "export.meta": b"\n\xb5\n\n\xc8\x01\n\x0b",
+    "model.keras": b"PK\x03\x04\x14\x00\x00\x00",
+    "model.tflite": b"\x1c\x00\x00\x00TFL3",
+    "model.onnx": b"\x08\x08\x12\x04test",
+    "model.pt2": b"PK\x03\x04\x00\x00\x08\x08",
+    "model.pt": b"PK\x03\x04\x00\x00\x08\x08",
+    "model.skops": b"PK\x03\x04\x14\x00\x00\x00",
+    "model.joblib": b"\x80\x04\x95\x9f",
+    "model.pkl": b"(lp0\n.",  # protocol 0 is text
+    "model.ubj": b"{L\x00\x00\x00\x00\x00\x00\x00\x07learner",
+    "model.json": b'{"learner":{"attributes":{}},"version":[3,2,0]}',
+    "model.txt": b"tree\nversion=v4\nnum_class=1\n",
+    "model.py": b"class Model:\n    def load(self, folder): ...\n",
+}
+"""How a model of each format begins."""
+
+
+def test_each_format_that_is_served_is_known_here() -> None:
+    assert set(BEGINNINGS) == set(MODEL_FILES)
+
+
+@pytest.mark.parametrize("name", MODEL_FILES)
+@pytest.mark.parametrize("folder", ["", "1", "00000007"])
+def test_each_format_that_is_served_is_sent(tmp_path: Path, name: str, folder: str) -> None:
+    place = tmp_path / folder
+    place.mkdir(exist_ok=True)
+    (place / name).write_bytes(BEGINNINGS[name])
+    if name == "model.py":
+        (place / "signature.json").write_text("{}")
+    assert f"{folder or '1'}/{name}" in [file.key for file in files_of(tmp_path)]
+    if name not in MODEL_PARTS:
+        assert f"1/{name}" in [file.key for file in files_of(place / name)]
+
+
+def test_keras_2_writes_hdf5_under_the_ending_of_keras_3(tmp_path: Path) -> None:
+    (tmp_path / "net.keras").write_bytes(b"\x89HDF\r\n\x1a\n")
+    assert files_of(tmp_path / "net.keras")
+
+
+@pytest.mark.parametrize("folder", ["", "1"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"epoch,loss\n1,0.5\n", "It is text. Models that are served: TensorFlow (a folder with "),
+        (b"", "It is empty."),
+        (b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull` first"),
+        (b"<!DOCTYPE html><html>", "the download that wrote it failed"),
+    ],
+)
+@pytest.mark.parametrize(
+    "name", ["saved_model.pb", "model.keras", "model.tflite", "model.onnx", "model.pt2",
+             "model.pt", "model.skops"],
+)  # fmt: skip
+def test_text_under_the_name_of_a_model_is_not_sent(
+    tmp_path: Path, name: str, content: bytes, said: str, folder: str
+) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / name).write_bytes(content)
+    with pytest.raises(InvalidRequest, match="which holds no model; allowed is a model of") as one:
+        files_of(tmp_path)
+    assert said in (one.value.hint or "")
+
+
+def test_numbered_folders_without_a_model_are_not_sent(tmp_path: Path) -> None:
+    """Only the replica said so."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "notes.md").touch()
+    with pytest.raises(InvalidRequest, match=r"numbered folders \(1, 2…\) with one of saved_model"):
+        files_of(tmp_path)
+    (tmp_path / "1" / "net.onnx").touch()
+    with pytest.raises(InvalidRequest) as refused:
+        files_of(tmp_path)
+    assert refused.value.hint == f"Did you mean {tmp_path / '1' / 'net.onnx'}?"
+    with pytest.raises(InvalidRequest, match="which holds no model"):
+        version_keys(OutputSource("churn", "out"), ["out/1/notes.md"])
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / "model.onnx").write_bytes(BEGINNINGS["model.onnx"])
+    assert files_of(tmp_path), "the server takes the version that is a model"
+    assert version_keys(OutputSource("churn", "out"), ["out/1/notes.md", "out/2/model.onnx"])
 
 
 @pytest.mark.parametrize(
@@ -132,13 +216,13 @@ def test_a_folder_with_python_code_needs_a_signature(tmp_path: Path, number: str
     (tmp_path / number / "model.py").write_text(MODEL)
     with pytest.raises(InvalidRequest, match=r"signature\.json beside model\.py"):
         files_of(tmp_path)
-    (tmp_path / number / "model.onnx").touch()  # which the server takes first
+    (tmp_path / number / "model.onnx").write_bytes(BEGINNINGS["model.onnx"])  # which the server takes first
     assert files_of(tmp_path)
 
 
 @pytest.mark.parametrize(("name", "sent"), [("net.pth", "model.pt"), ("churn.pickle", "model.pkl")])
 def test_usual_other_endings_are_known_everywhere(tmp_path: Path, name: str, sent: str) -> None:
-    (tmp_path / name).touch()
+    (tmp_path / name).write_bytes(BEGINNINGS[sent])
     assert [file.key for file in files_of(tmp_path / name)] == [f"1/{sent}"]
     assert version_keys(OutputSource("churn", name), [name]) == [f"1/{sent}"]
     assert (base_of(tmp_path / name) / sent).is_symlink()

@@ -70,7 +70,7 @@ def test_the_line_that_the_model_server_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("model.pt").write_bytes(b"PK")
+    Path("model.pt").write_bytes(b"PK\x03\x04")
     words = ["model.pt", "--input", "x:float32[?,8]", "-o", "signature.json"]
     done = CliRunner().invoke(signature, words, catch_exceptions=False)
     assert done.exit_code == 0
@@ -101,6 +101,6 @@ def test_code_is_deployed_with_the_files_beside_it(
 
 def test_a_model_of_onnx_that_is_one_file_comes_with_its_weights(tmp_path: Path) -> None:
     for name in ("net.onnx", "net.onnx.data", "net.onnx_data", "other.onnx.data"):
-        (tmp_path / name).write_bytes(b"x")
+        (tmp_path / name).write_bytes(b"\x08")
     found = [each.key for each in files_of(tmp_path / "net.onnx")]
     assert found == ["1/model.onnx", "1/net.onnx.data", "1/net.onnx_data"]
