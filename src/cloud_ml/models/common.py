@@ -406,6 +406,8 @@ def parse_object_uri(field: str, value: Any) -> ObjectUri:
     if not isinstance(value, str) or not value.startswith("fds://"):
         raise refuse(field, value, "fds://bucket/path")
     bucket, _, key = value[len("fds://") :].partition("/")
+    if not bucket:
+        raise refuse(field, value, "fds://bucket/path")
     check_bucket(field, bucket)
     return ObjectUri(bucket, check_key(field, key, whole=value))
 

@@ -15,6 +15,9 @@ from cloud_ml.models.services.model_files import TEXT_MODELS
 from cloud_ml.sdk.jobs.output_paths import OutputSource, local_place, no_such_output, version_keys
 from cloud_ml.sdk.models.folders import READ_BYTES, check_beginning
 
+_MOST_OTHERS = 1000
+"""Among so many outputs the one that may be meant is looked for."""
+
 
 async def select_outputs(calls: AsyncJobCalls, source: OutputSource) -> list[OutputFile]:
     """The file that a source names, or the files below that folder.
@@ -22,10 +25,16 @@ async def select_outputs(calls: AsyncJobCalls, source: OutputSource) -> list[Out
     Raises:
         NotFound: There is no such job, or it left no such file.
     """
+    found: list[OutputFile] = []
+    others: list[str] = []
     async with aclosing(calls.outputs(source.job)) as files:
-        found = [file async for file in files if source.holds(file.path)]
+        async for file in files:
+            if source.holds(file.path):
+                found.append(file)
+            elif len(others) < _MOST_OTHERS:
+                others.append(file.path)
     if not found:
-        raise no_such_output(source)
+        raise no_such_output(source, others)
     return found
 
 

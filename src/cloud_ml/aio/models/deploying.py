@@ -302,9 +302,9 @@ class AsyncModelServices:
         """The URI of a model from this machine, or from the outputs of a job, once the server
         has it.
         """
-        from cloud_ml.sdk.jobs.output_paths import output_source, refuse_mlflow_uri
+        from cloud_ml.sdk.jobs.output_paths import output_source, refuse_other_uri
 
-        refuse_mlflow_uri(source)
+        refuse_other_uri(source)
         bucket = (await self.whoami()).default_bucket
         output = output_source(source)
         if output is None:

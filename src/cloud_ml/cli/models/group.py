@@ -4,6 +4,7 @@ files of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 import click
@@ -170,7 +171,21 @@ def metrics(session: Session, name: str, version: str | None, output: str | None
             note(calls_line(found.calls))
 
 
-@models.command()
+def _check_words(name: str, version: str | None, more: Sequence[str]) -> None:
+    """Refuse a model that is given as a word, where `models deploy` takes it."""
+    if version and (":" in version or "/" in version):
+        place, source = name, version
+    elif more:
+        place, source = f"{name} {version}", more[0]
+    else:
+        return
+    raise click.UsageError(
+        f"{source!r} is one word too many; to serve another model: cloudml models update {place} "
+        f"-u {source}"
+    )
+
+
+@models.command(context_settings={"allow_extra_args": True})
 @NAME
 @VERSION
 @click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION.")
@@ -224,6 +239,7 @@ def update(
                 f"{option} is not offered: a service has the port that it is given"
             )
     changes = given_fields(dict(options)) | ({} if canary is None else {"canary": canary})
+    _check_words(name, version, click.get_current_context().args)
     if not changes:
         raise click.UsageError(
             "nothing is to be changed; such as: cloudml models update NAME VERSION -r 2"

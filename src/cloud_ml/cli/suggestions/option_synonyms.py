@@ -243,6 +243,7 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--port": "the server chooses the port; read it from: cloudml models describe NAME",
         "-t": "there is one kind of target; leave the option out",
         "--target": "there is one kind of target; leave the option out",
+        "--uri": "use --model_uri URI",
     },
     "cloudml models predict": {
         "--content-type": "input is JSON; use --data FILE",

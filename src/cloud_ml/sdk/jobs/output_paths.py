@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +18,7 @@ from cloud_ml.sdk.models.folders import (
 )
 
 _SOURCE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):(?P<path>(?!//).*)", re.DOTALL)
+_MOST_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,17 @@ def output_source(text: str) -> OutputSource | None:
     return OutputSource(found["job"], found["path"].removeprefix("./"))
 
 
-def refuse_mlflow_uri(source: str) -> None:
-    """Refuse ``models:/NAME/VERSION`` and ``runs:/RUN/PATH`` as the model of a service.
+def refuse_other_uri(source: str) -> None:
+    """Refuse ``models:/NAME/VERSION`` and ``runs:/RUN/PATH`` as the model of a service, and
+    ``fds:/bucket``, which is no job of the name ``fds``.
 
     Raises:
         InvalidRequest: It is one of them; the hint says how to deploy its files.
     """
+    if source.startswith("fds:/") and not Path(source).exists():
+        error = refuse("model_uri", source, "fds://bucket/folder")
+        error.hint = f"Did you mean fds://{source.removeprefix('fds:').lstrip('/')}?"
+        raise error
     if source.startswith(("models:/", "runs:/")) and not Path(source).exists():
         error = refuse("model_uri", source, "fds://bucket/folder, JOB:PATH, or a file or folder")
         error.hint = (
@@ -59,15 +65,32 @@ def refuse_mlflow_uri(source: str) -> None:
         raise error
 
 
-def no_such_output(source: OutputSource) -> NotFound:
-    """The error for what a job did not leave."""
+def no_such_output(source: OutputSource, paths: Collection[str] = ()) -> NotFound:
+    """The error for what a job did not leave; ``paths`` are of files that it left."""
     what = f"no output {source.path}" if source.path else "no outputs"
+    near = _near_outputs(source.path, paths)
+    meant = " or ".join(f"{source.job}:{path}" for path in near)
     return NotFound(
         f"the job {source.job} has {what}",
         field="path",
         value=source.path,
-        hint=f"List its outputs: cloudml jobs outputs {source.job}",
+        hint=f"{f'Did you mean {meant}? ' if meant else ''}List its outputs: cloudml jobs outputs "
+        f"{source.job}",
     )
+
+
+def _near_outputs(path: str, paths: Collection[str]) -> list[str]:
+    """Files and folders that are called nearly like ``path``, or lie elsewhere."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only on this way out
+
+    asked = path.strip("/")
+    folders = {str(folder) for each in paths for folder in PurePosixPath(each).parents}
+    there = {*paths, *folders} - {"."}
+    if asked in there:
+        return [asked]
+    name = PurePosixPath(asked).name
+    same = sorted(each for each in there if name and PurePosixPath(each).name == name)
+    return same[:_MOST_NEAR] or get_close_matches(asked, sorted(there), n=_MOST_NEAR)
 
 
 def local_place(target: Path, path: str) -> Path:

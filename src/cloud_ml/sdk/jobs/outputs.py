@@ -15,6 +15,9 @@ from cloud_ml.sdk.jobs.output_paths import OutputSource, local_place, no_such_ou
 from cloud_ml.sdk.models.folders import READ_BYTES, check_beginning
 from cloud_ml.sdk.storage.client import Storage
 
+_MOST_OTHERS = 1000
+"""Among so many outputs the one that may be meant is looked for."""
+
 
 def select_outputs(calls: JobCalls, source: OutputSource) -> list[OutputFile]:
     """The file that a source names, or the files below that folder.
@@ -22,10 +25,16 @@ def select_outputs(calls: JobCalls, source: OutputSource) -> list[OutputFile]:
     Raises:
         NotFound: There is no such job, or it left no such file.
     """
+    found: list[OutputFile] = []
+    others: list[str] = []
     with closing(calls.outputs(source.job)) as files:
-        found = [file for file in files if source.holds(file.path)]
+        for file in files:
+            if source.holds(file.path):
+                found.append(file)
+            elif len(others) < _MOST_OTHERS:
+                others.append(file.path)
     if not found:
-        raise no_such_output(source)
+        raise no_such_output(source, others)
     return found
 
 

@@ -32,6 +32,8 @@ _CLASS = re.compile(
     rb"^(class\s+Model\b|Model\s*[:=]|from\s[^\n]*\bModel\b|[ \t]+Model[ \t]*[,)\n])", re.MULTILINE
 )
 """A class of that name is defined, made or imported, maybe on a line of its own."""
+_OUTPUT = re.compile(r"(?P<job>[A-Za-z0-9][-A-Za-z0-9]{0,62})(?P<sign>[:/]?)(?P<path>(?<=[:/]).*)?")
+"""An output of a job, or what is typed for one."""
 READ_BYTES = 2**20
 """So much of a file is looked at."""
 _MOST_FILES = 10_000
@@ -71,11 +73,13 @@ def files_of(source: Path) -> list[ModelFile]:
     if source.is_file():
         return _files_of_file(source)
     if not source.is_dir():
-        raise refuse(
+        error = refuse(
             "model_uri",
             str(source),
-            "fds://bucket/folder, or a file or folder of this machine that exists",
+            "fds://bucket/folder, JOB:PATH, or a file or folder of this machine that exists",
         )
+        error.hint = _hint_of_output(str(source))
+        raise error
     numbered = sorted(
         one
         for one in source.iterdir()
@@ -125,6 +129,21 @@ def check_beginning(path: PurePath, source: str, beginning: bytes) -> None:
             "Python code with a class Model that has load and predict",
             f"to run {path.name} as a job: cloudml run {source}",
         )
+
+
+def _hint_of_output(text: str) -> str | None:
+    """What to type where the output of a job may be meant; ``None`` where a path is."""
+    found = _OUTPUT.fullmatch(text)
+    if found is None:
+        return None
+    job, sign, path = found["job"], found["sign"], found["path"]
+    if sign == ":":
+        if len(job) < 2 or job == job.lower():  # such as C: of Windows
+            return None
+        return f"Names of jobs are in lower case: {job.lower()}:{path}"
+    if job != job.lower():
+        return None
+    return f"If {job} is a job: {job}:{path or 'PATH'}. See what it has left: cloudml jobs outputs {job}"
 
 
 def _begin(file: Path) -> bytes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
 from click.testing import CliRunner
 
-from cloud_ml.cli.models.group import delete
+from cloud_ml.cli.models.group import delete, models
 from cloud_ml.cli.session import Session
 from cloud_ml.errors import NotFound
 
@@ -36,3 +37,19 @@ def test_several_versions_are_deleted_and_the_rest_goes_on_past_an_error() -> No
         ("linear", "v9"),
         ("linear", "v2"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("lin", "job1:out"), "cloudml models update lin -u job1:out"),
+        (("lin", "./export", "-r", "2"), "cloudml models update lin -u ./export"),
+        (("lin", "v1", "job1:out"), "cloudml models update lin v1 -u job1:out"),
+    ],
+)
+def test_a_model_that_is_given_as_a_word_is_named_with_its_option(
+    words: tuple[str, ...], meant: str
+) -> None:
+    refused = CliRunner().invoke(models, ["update", *words], obj=Session())
+    assert refused.exit_code == 2
+    assert f"is one word too many; to serve another model: {meant}\n" in refused.stderr
