@@ -70,6 +70,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, str]]] = {
 below.
 """
 BELOW = {
+    "is a model service and not the server",
     "does not look like a Cloud ML server",
     "ahead of the server's time",
     "behind the server's time",
@@ -349,3 +350,21 @@ def test_no_space_on_the_servers_disk(tmp_path_factory: pytest.TempPathFactory) 
             server.cli(*submit, "-n", "after").good()
     finally:
         subprocess.run(["umount", "-l", str(folder / "data")], check=False, capture_output=True)
+
+
+def test_a_model_service_is_not_the_server(server: RealServer) -> None:
+    class ModelService(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Bearer realm="cloudml"')
+            self.end_headers()
+            self.wfile.write(b'{"error": "missing bearer token"}')
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), ModelService) as service:
+        Thread(target=service.serve_forever, args=(0.02,), daemon=True).start()
+        endpoint = f"http://127.0.0.1:{service.server_port}"
+        ran = server.cli("whoami", CLOUDML_ENDPOINT=endpoint)
+        service.shutdown()
+    told(ran, 1, f"{endpoint} is a model service and not the server", "port 8471")

@@ -142,6 +142,8 @@ def error_of_answer(
     document = _as_object(body)
     if document is not None and document.get("error") and "message" in document:
         return error_of_document(document)
+    if (other := _of_model_service(endpoint, headers, document)) is not None:
+        return other
     if 300 <= status < 400:
         return errors.TransportError(
             f"{endpoint} redirects to {headers.get('location', 'somewhere else')}, and "
@@ -161,6 +163,31 @@ def error_of_answer(
             hint="The server may be starting; try again.",
         )
     return not_ours(endpoint, status, headers, body)
+
+
+def _of_model_service(
+    endpoint: Endpoint, headers: Mapping[str, str], document: Mapping[str, Any] | None
+) -> errors.TransportError | None:
+    """The error for an answer of a model service, whose address was given for that of the server;
+    ``None`` if the answer does not look like one.
+    """
+    if "x-request-id" in headers:  # every answer of the server has one
+        return None
+    certain = "cloudml-release" in headers or headers.get("www-authenticate", "").startswith(
+        'Bearer realm="cloudml"'
+    )
+    said = document.get("error") if document is not None and len(document) == 1 else None
+    if certain:
+        message = f"{endpoint} is a model service and not the server"
+    elif isinstance(said, str):
+        message = f"{endpoint} seems to be a model service and not the server; it says: {said[:200]}"
+    else:
+        return None
+    return errors.TransportError(
+        message,
+        hint="Use the address of the server as the endpoint, usually with port 8471. To call a "
+        f"model: cloudml models predict NAME -s {endpoint} -d data.json",
+    )
 
 
 def _lacks_scope(scope: str) -> errors.Forbidden:

@@ -88,7 +88,13 @@ def call(
         raise errors.Unavailable(str(error)) from None
     except AnswerTooLarge as error:
         raise errors.TooLarge(str(error)) from None
-    except (OSError, NotHttp) as error:
+    except NotHttp as error:
+        raise errors.TransportError(
+            f"{endpoint} does not answer in gRPC",
+            hint="It may be no model service, or speak TLS (https://). See the addresses: cloudml "
+            "models list",
+        ) from error
+    except OSError as error:
         client_error, _ = error_of_exception(
             endpoint, error, connected=connected, timeout_s=timeout_s
         )

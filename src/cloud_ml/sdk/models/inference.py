@@ -24,6 +24,7 @@ from cloud_ml.sdk.signing import key_of
 _REQUESTS = frozenset({"instances", "inputs", "dataframe_split", "dataframe_records"})
 _OPTIONS = frozenset({"parameters", "params"})
 """What Vertex AI and MLflow have beside rows."""
+ADDRESSES_HINT = "See the addresses of model services: cloudml models list"
 TOKEN_S = 900
 """How long a token is good that is made for one call."""
 
@@ -112,8 +113,15 @@ def address_hint() -> Iterator[None]:
     try:
         yield
     except NobodyThere as error:
-        error.hint = "See the addresses of model services: cloudml models list"
+        error.hint = ADDRESSES_HINT
         raise
+
+
+def not_a_model_service(endpoint: Endpoint) -> errors.TransportError:
+    """The error where the address of the server was given for that of a model service."""
+    return errors.TransportError(
+        f"{endpoint} is the server and not a model service", hint=ADDRESSES_HINT
+    )
 
 
 def by_name(inputs: Mapping[str, Any] | list[Any] | SupportsArray) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ from cloud_ml.sdk.models.inference import (
     by_name,
     given_inputs,
     input_types,
+    not_a_model_service,
     only_output,
     refusal_of,
     release_header,
@@ -186,4 +187,7 @@ class _ServiceTransport(Transport):
         return {**request.headers, **authorization(self.credentials, self.endpoint)}, request.path
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
-        return refusal_of(status, body) or super()._refusal(status, headers, body)
+        error = refusal_of(status, body)
+        if error is None and "x-request-id" in headers:
+            return not_a_model_service(self.endpoint)
+        return error or super()._refusal(status, headers, body)
