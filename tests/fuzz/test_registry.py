@@ -107,6 +107,7 @@ NOT_FUZZED = {
     "lock_file": "the number of a process, which a server of ours wrote into its lock",
     "domain.jobs.kind": "one pattern on arguments that were checked before",
     "sdk.models.folders": "names of a folder of its user",
+    "sdk.models.formats": "whether a file of its user is text: two calls of the standard library",
     "usecases.models.deploying": "the last segment of a URI that was parsed",
     "usecases.models.lineage": "names of folders that the object store has listed",
     "controller.programs.wheels": "writes archives",

@@ -89,7 +89,10 @@ COMMANDS = {
     "start": Lazy(
         "cloud_ml.cli.shortcuts.commands:start", "Start a saved job or model service.", hidden=True
     ),
-    "whoami": Lazy("cloud_ml.cli.credentials.identity:whoami", "Show the current user, and the scopes of the token if one is used."),
+    "whoami": Lazy(
+        "cloud_ml.cli.credentials.identity:whoami",
+        "Show the current user, and the scopes of the token if one is used.",
+    ),
 }
 
 

@@ -176,11 +176,12 @@ def _of_model_service(
     certain = "cloudml-release" in headers or headers.get("www-authenticate", "").startswith(
         'Bearer realm="cloudml"'
     )
-    said = document.get("error") if document is not None and len(document) == 1 else None
+    detail = document.get("error") if document is not None and len(document) == 1 else None
     if certain:
         message = f"{endpoint} is a model service and not the server"
-    elif isinstance(said, str):
-        message = f"{endpoint} seems to be a model service and not the server; it says: {said[:200]}"
+    elif isinstance(detail, str):
+        words = " ".join(detail[:200].split())
+        message = f"{endpoint} seems to be a model service and not the server; it says: {words}"
     else:
         return None
     return errors.TransportError(

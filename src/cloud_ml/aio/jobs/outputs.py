@@ -11,7 +11,6 @@ from cloud_ml.aio.jobs.calls import AsyncJobCalls
 from cloud_ml.aio.storage.client import AsyncStorage
 from cloud_ml.errors import AlreadyExists
 from cloud_ml.models.jobs.outputs import OutputFile
-from cloud_ml.models.services.model_files import TEXT_MODELS
 from cloud_ml.sdk.jobs.output_paths import OutputSource, local_place, no_such_output, version_keys
 from cloud_ml.sdk.models.folders import READ_BYTES, check_beginning
 

@@ -68,14 +68,13 @@ def refuse_other_uri(source: str) -> None:
 def no_such_output(source: OutputSource, paths: Collection[str] = ()) -> NotFound:
     """The error for what a job did not leave; ``paths`` are of files that it left."""
     what = f"no output {source.path}" if source.path else "no outputs"
-    near = _near_outputs(source.path, paths)
-    meant = " or ".join(f"{source.job}:{path}" for path in near)
+    near = " or ".join(f"{source.job}:{path}" for path in _near_outputs(source.path, paths))
+    suggestion = f"Did you mean {near}? " if near else ""
     return NotFound(
         f"the job {source.job} has {what}",
         field="path",
         value=source.path,
-        hint=f"{f'Did you mean {meant}? ' if meant else ''}List its outputs: cloudml jobs outputs "
-        f"{source.job}",
+        hint=f"{suggestion}List its outputs: cloudml jobs outputs {source.job}",
     )
 
 
@@ -83,14 +82,14 @@ def _near_outputs(path: str, paths: Collection[str]) -> list[str]:
     """Files and folders that are called nearly like ``path``, or lie elsewhere."""
     from difflib import get_close_matches  # noqa: PLC0415 - only on this way out
 
-    asked = path.strip("/")
+    wrong = path.strip("/")
     folders = {str(folder) for each in paths for folder in PurePosixPath(each).parents}
     there = {*paths, *folders} - {"."}
-    if asked in there:
-        return [asked]
-    name = PurePosixPath(asked).name
+    if wrong in there:
+        return [wrong]
+    name = PurePosixPath(wrong).name
     same = sorted(each for each in there if name and PurePosixPath(each).name == name)
-    return same[:_MOST_NEAR] or get_close_matches(asked, sorted(there), n=_MOST_NEAR)
+    return same[:_MOST_NEAR] or get_close_matches(wrong, sorted(there), n=_MOST_NEAR)
 
 
 def local_place(target: Path, path: str) -> Path:

@@ -164,11 +164,7 @@ def _check_binary(path: PurePath, source: str, beginning: bytes) -> None:
 
 def models_in_versions(keys: Sequence[str]) -> list[str]:
     """Of files such as ``1/model.onnx`` those that tell that a version is a model."""
-    return [
-        key
-        for key in keys
-        if key.count("/") == 1 and key.partition("/")[2] in MODEL_FILES
-    ]
+    return [key for key in keys if key.count("/") == 1 and key.partition("/")[2] in MODEL_FILES]
 
 
 def _check_models(source: Path, files: Sequence[ModelFile]) -> None:

@@ -216,7 +216,8 @@ def test_a_folder_with_python_code_needs_a_signature(tmp_path: Path, number: str
     (tmp_path / number / "model.py").write_text(MODEL)
     with pytest.raises(InvalidRequest, match=r"signature\.json beside model\.py"):
         files_of(tmp_path)
-    (tmp_path / number / "model.onnx").write_bytes(BEGINNINGS["model.onnx"])  # which the server takes first
+    # Which the server takes first.
+    (tmp_path / number / "model.onnx").write_bytes(BEGINNINGS["model.onnx"])
     assert files_of(tmp_path)
 
 

@@ -62,5 +62,5 @@ def test_a_uri_without_its_second_slash_is_no_job() -> None:
 
 
 def test_a_uri_without_a_bucket_is_named_whole() -> None:
-    with pytest.raises(InvalidRequest, match="^model_uri is 'fds://'; allowed is fds://bucket/"):
+    with pytest.raises(InvalidRequest, match=r"^model_uri is 'fds://'; allowed is fds://bucket/"):
         parse_object_uri("model_uri", "fds://")
