@@ -103,6 +103,9 @@ def module_for(trainer_uri: str) -> str:
 
         raise refuse_notebook(place)
     if place.is_dir():
+        from cloud_ml.sdk.trainers.packaging import check_is_code
+
+        check_is_code(place)
         found = _candidates(place.resolve())
     elif place.suffix == ".py":
         return _module_of_file(place, trainer_uri)
@@ -152,10 +155,7 @@ def _without_module(place: Path, trainer_uri: str) -> InvalidRequest:
             from cloud_ml.sdk.trainers.packaging import refuse_notebook
 
             return refuse_notebook(notebook)
-        error = _unclear(f"no module to run was found in {trainer_uri}", [])
-        if below := _folder_with_scripts(place):
-            error.hint = f"{error.hint} Or submit the folder of the code, such as {below}"
-        return error
+        return _folder_without_module(place, trainer_uri)
     if place.suffix in _JOB_FILES:
         return InvalidRequest(
             f"{place.name} is not Python code",
@@ -165,6 +165,40 @@ def _without_module(place: Path, trainer_uri: str) -> InvalidRequest:
             hint=f"If it is a job file: cloudml jobs submit -f {shlex.quote(trainer_uri)}",
         )
     return _unclear(f"which module of {place.name} is to run?", [])
+
+
+def _folder_without_module(place: Path, trainer_uri: str) -> InvalidRequest:
+    from cloud_ml.sdk.trainers.packaging import TRAINER_NEEDS
+
+    if not next(place.iterdir(), None):
+        return InvalidRequest(
+            f"the folder {trainer_uri} is empty",
+            field="trainer_uri",
+            value=trainer_uri,
+            hint=TRAINER_NEEDS,
+        )
+    error = _unclear(f"no module to run was found in {trainer_uri}", [])
+    if way := _way_to_run_command(place):
+        error.hint = way
+    elif below := _folder_with_scripts(place):
+        error.hint = f"{error.hint} Or submit the folder of the code, such as {below}"
+    elif not next(itertools.chain(place.glob("*.py"), place.glob("*/*.py")), None):
+        error.hint = f"{TRAINER_NEEDS} For a module of a package: -m MODULE."
+    return error
+
+
+def _way_to_run_command(place: Path) -> str:
+    """What to do with the first command of a project whose module runs nothing by itself; empty if
+    there is none.
+    """
+    for name, (module, function) in _commands(place).items():
+        if file := _file_of(place, module):
+            called = f"{function}() of {module}" if function else module
+            return (
+                f"The command {name} of pyproject.toml calls {called}. Call it in "
+                f"{file.relative_to(place)} under if __name__ == '__main__': and give -m {module}."
+            )
+    return ""
 
 
 def _folder_with_scripts(place: Path) -> str:
@@ -247,7 +281,7 @@ def _near_module(folder: Path, module: str) -> str:
     dashes; or nothing.
     """
     if called := _commands(folder).get(module):
-        return called
+        return called[0]
     for other in (module.replace("-", "."), module.replace("-", "_")):
         if folder.joinpath(*other.split(".")).with_suffix(".py").is_file():
             return other
@@ -322,30 +356,37 @@ def _usual_modules(packages: Sequence[Path]) -> list[str]:
 
 def _modules_of_commands(folder: Path) -> list[str]:
     """The modules that the commands of a project call, if they run by themselves, too."""
-    called = dict.fromkeys(_commands(folder).values())
+    called = dict.fromkeys(module for module, _function in _commands(folder).values())
     return [module for module in called if _runs_by_itself(folder, module)]
 
 
-def _commands(folder: Path) -> dict[str, str]:
-    """The commands of a ``pyproject.toml``, each with its module."""
+def _commands(folder: Path) -> dict[str, tuple[str, str]]:
+    """The commands of a ``pyproject.toml``, each with its module and the function in it."""
     import tomllib
 
     try:
         project = tomllib.loads(decode_text((folder / "pyproject.toml").read_bytes()))
         commands = project.get("project", {}).get("scripts", {}).items()
-        return {name: str(target).partition(":")[0].strip() for name, target in commands}
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}
+    parts = {name: str(target).partition(":") for name, target in commands}
+    return {name: (module.strip(), rest.strip()) for name, (module, _, rest) in parts.items()}
 
 
 def _runs_by_itself(folder: Path, module: str) -> bool:
+    with contextlib.suppress(OSError):
+        file = _file_of(folder, module)
+        return file is not None and b"__main__" in file.read_bytes()
+    return False
+
+
+def _file_of(folder: Path, module: str) -> Path | None:
+    """The file of a module that lies in the folder or in its ``src``."""
     parts = module.split(".")
     if not all(map(_PARTS.fullmatch, parts)):
-        return False
-    for root in (folder, folder / "src"):
-        with contextlib.suppress(OSError):
-            return b"__main__" in root.joinpath(*parts).with_suffix(".py").read_bytes()
-    return False
+        return None
+    files = (root.joinpath(*parts).with_suffix(".py") for root in (folder, folder / "src"))
+    return next((file for file in files if file.is_file()), None)
 
 
 def _scripts(folder: Path) -> list[str]:

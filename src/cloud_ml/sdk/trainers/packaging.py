@@ -39,6 +39,7 @@ from cloud_ml.models.paths.ignoring import (
     IGNORE_FILE,
     IgnoreRules,
 )
+from cloud_ml.models.paths.local import expand_home
 from cloud_ml.sdk.messages import FileBody
 from cloud_ml.sdk.storage.transfers import file_body
 from cloud_ml.sdk.trainers.script_files import companions
@@ -48,6 +49,32 @@ SIZE_LIMIT_BYTES = 512 * 2**20
 """Code is small; what is larger is data that slipped in and belongs into a bucket."""
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py")
 _NAMED_BIGGEST = 5
+_ENOUGH_FILES = 10_000
+"""After so many files, the first ones that are too large together end the walk of a folder."""
+_SYSTEM_FOLDERS = frozenset(
+    Path(one)
+    for one in (
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/lib64",
+        "/opt",
+        "/proc",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/sys",
+        "/tmp",
+        "/usr",
+        "/var",
+    )
+)
+TRAINER_NEEDS = (
+    "A trainer is a Python script, or a folder with one, such as train.py or trainer/task.py. "
+    "Name its packages in requirements.txt."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +181,39 @@ def list_files(source: Path) -> list[tuple[str, Path]]:
     return [(one.name, one.path) for one in members if not one.folder and one.link is None]
 
 
+def check_is_code(folder: Path) -> None:
+    """Refuse a folder that holds much more than code: the home folder, one above it, or a folder
+    of the system.
+
+    Nobody means to send those, their size takes long to find out, and keys lie in them. A file
+    of ignore rules in the folder says that it is meant.
+
+    Raises:
+        InvalidRequest: It is such a folder.
+    """
+    root = folder.resolve()
+    home = Path(expand_home("~")).resolve()
+    if root == home:
+        what = "your home folder"
+    elif root == Path(root.anchor):
+        what = "the top of the file system"
+    elif home.is_relative_to(root):
+        what = f"a folder above your home folder {home}"
+    elif root in _SYSTEM_FOLDERS:
+        what = "a folder of the system"
+    else:
+        return
+    if (root / IGNORE_FILE).is_file():
+        return
+    raise InvalidRequest(
+        f"{folder} is {what}, which is more than a trainer's code",
+        field="trainer_uri",
+        value=str(folder),
+        allowed="a folder of code alone",
+        hint="Give the folder of your code, such as ./linear.",
+    )
+
+
 def refuse_notebook(notebook: Path) -> InvalidRequest:
     """The error for a notebook, with the way out."""
     script = notebook.with_suffix(".py")
@@ -196,15 +256,30 @@ def _script_members(
 
 
 def _members(root: Path, size_limit_bytes: int, rules: _FolderRules) -> list[_Member]:
+    check_is_code(root)
     is_package = (root / "__init__.py").is_file() and not _is_project(root)
     prefix = f"{root.name}/" if is_package else ""
-    # The order of ``scandir`` is that of the file system and differs between machines.
-    members = sorted(_walk(root, "", prefix, rules), key=lambda member: member.name)
+    members: list[_Member] = []
+    total = 0
+    for member in _walk(root, "", prefix, rules):
+        members.append(member)
+        total += member.size
+        if total > size_limit_bytes and len(members) >= _ENOUGH_FILES:
+            raise _too_large(
+                f"{root} holds more than", size_limit_bytes, size_limit_bytes, members
+            )
     if all(member.folder for member in members):
-        raise refuse("trainer_uri", str(root), "a folder with files in it that are not ignored")
-    if (total := sum(member.size for member in members)) > size_limit_bytes:
+        raise _without_files(root, rules)
+    if total > size_limit_bytes:
         raise _too_large(f"{root} holds", total, size_limit_bytes, members)
-    return members
+    # The order of ``scandir`` is that of the file system and differs between machines.
+    return sorted(members, key=lambda member: member.name)
+
+
+def _without_files(root: Path, rules: _FolderRules) -> InvalidRequest:
+    error = refuse("trainer_uri", str(root), "a folder with files in it that are not ignored")
+    error.hint = TRAINER_NEEDS if not rules.left_out else f"See the lines of {IGNORE_FILE}."
+    return error
 
 
 def _walk(root: Path, inside: str, prefix: str, rules: _FolderRules) -> Iterator[_Member]:

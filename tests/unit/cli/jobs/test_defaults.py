@@ -100,6 +100,49 @@ def test_the_module_of_a_projects_command_is_run(tmp_path: Path, root: str) -> N
     assert module_for(str(tmp_path)) == "churn.cli"
 
 
+def test_a_command_whose_module_runs_nothing_is_named_with_the_way_to_run_it(
+    tmp_path: Path,
+) -> None:
+    _made(tmp_path, "src/churn/__init__.py src/churn/cli.py src/churn/tools.py")
+    (tmp_path / "pyproject.toml").write_text('[project.scripts]\nchurn-fit = "churn.cli:main"\n')
+    with pytest.raises(InvalidRequest, match="no module to run was found") as caught:
+        module_for(str(tmp_path))
+    assert caught.value.hint == (
+        "The command churn-fit of pyproject.toml calls main() of churn.cli. Call it in "
+        "src/churn/cli.py under if __name__ == '__main__': and give -m churn.cli."
+    )
+
+
+def test_an_empty_folder_is_answered_with_what_a_trainer_needs(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=f"the folder {tmp_path} is empty") as caught:
+        module_for(str(tmp_path))
+    assert "train.py or trainer/task.py" in (caught.value.hint or "")
+    (tmp_path / "data.csv").touch()
+    with pytest.raises(InvalidRequest, match="no module to run was found") as caught:
+        module_for(str(tmp_path))
+    assert "train.py or trainer/task.py" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("folder", ["/", "/usr", "~", "~/.."])
+def test_the_home_folder_and_those_above_are_no_code(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "users" / "mei"
+    home.mkdir(parents=True)
+    (home / "train.py").touch()
+    monkeypatch.setenv("HOME", str(home))
+    with pytest.raises(InvalidRequest, match="which is more than a trainer's code") as caught:
+        module_for(folder)
+    assert caught.value.field == "trainer_uri"
+
+
+def test_a_home_folder_with_ignore_rules_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", _made(tmp_path, "train.py .cloudmlignore"))
+    assert module_for(str(tmp_path)) == "train"
+
+
 def test_the_name_of_a_command_is_answered_with_its_module(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project.scripts]\nchurn-train = "churn.cli:main"\n')
     with pytest.raises(InvalidRequest) as caught:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.errors import InvalidRequest, TooLarge
+from cloud_ml.sdk.trainers import packaging
 from cloud_ml.sdk.trainers.packaging import pack_source
 
 
@@ -94,6 +95,27 @@ def test_too_much_names_the_biggest_files(project: Path) -> None:
     assert caught.value.message.index("data6.bin") < caught.value.message.index("data5.bin")
     assert "data0.bin" not in caught.value.message
     assert ".cloudmlignore" in (caught.value.hint or "")
+
+
+def test_a_folder_of_many_files_is_too_large_before_all_are_counted(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaging, "_ENOUGH_FILES", 3)
+    for number in range(10):
+        (project / f"data{number}.bin").write_bytes(b"0" * 1000)
+    with (
+        pytest.raises(TooLarge, match=r"linear holds more than 1\.95K to be packed"),
+        pack_source(project, size_limit_bytes=2000),
+    ):
+        pass
+
+
+def test_a_home_folder_is_not_sent(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    with pytest.raises(InvalidRequest, match="is your home folder"), pack_source(project):
+        pass
+    (project / ".cloudmlignore").touch()
+    assert "setup.py" in _members(project)
 
 
 def test_links_within_stay_links(project: Path) -> None:
