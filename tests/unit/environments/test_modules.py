@@ -33,15 +33,28 @@ def test_what_may_be_there_passes(site: Path, tmp_path: Path, module: str | None
     modules.check(module, [], [site], [layer])
 
 
-@pytest.mark.parametrize("module", ["trainer.tsk", "tainer.task", "trainer.task.main"])
-def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, module: str) -> None:
+@pytest.mark.parametrize("module", ["trainer.tsk", "tainer.task", "trainer.task.main", "task"])
+def test_what_is_nowhere_is_refused_and_the_nearest_is_named(site: Path, module: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         modules.check(module, [], [site], [])
     assert caught.value.reason == "TrainerInvalid"
     assert caught.value.message == (
         f"the trainer has no module {module}, which module_name (-m) asks for; "
-        "it has plain.deep, runs, trainer.task"
+        "it has plain.deep, runs, trainer.task; did you mean trainer.task?"
     )
+
+
+def test_nothing_is_proposed_for_a_name_like_no_other(site: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"it has plain\.deep, runs, trainer\.task$"):
+        modules.check("xyz", [], [site], [])
+
+
+def test_a_package_below_src_is_named_once(site: Path, tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    (sent / "src" / "plain").mkdir(parents=True)
+    (sent / "src" / "plain" / "deep.py").touch()
+    with pytest.raises(EnvironmentFailed, match=r"it has plain\.deep, runs, trainer\.task; did"):
+        modules.check("plain.deeep", [sent], [site], [])
 
 
 def test_scripts_with_dashes_are_named(tmp_path: Path) -> None:

@@ -266,13 +266,15 @@ def check_module_in(trainer_uri: str, module: str) -> None:
         return
     place = folder.joinpath(*module.split("."))
     if not place.with_name(place.name + ".py").is_file() and not place.is_dir():
-        near = get_close_matches(
-            place.name,
-            [one.stem for one in place.parent.glob("*.py")] if place.parent.is_dir() else [],
-        )
-        instead = ".".join([*module.split(".")[:-1], near[0]]) if near else ""
+        package = ".".join(parts[:-1])
+        there = sorted(one.stem for one in place.parent.glob("*.py") if one.stem != "__init__")
+        near = get_close_matches(place.name, there, n=1)
+        held = ", ".join(f"{package}.{name}" for name in there[:_MOST_SHOWN])
         raise refuse(
-            "module_name", module, f"a module that {trainer_uri} holds", suggestion=instead
+            "module_name",
+            module,
+            f"a module that {trainer_uri} holds" + (f", such as {held}" if held else ""),
+            suggestion=f"{package}.{near[0]}" if near else "",
         )
 
 

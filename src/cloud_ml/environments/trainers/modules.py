@@ -6,12 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.trainers import source_files, wheels
 
-_SHOWN = 8
+_SHOWN, _COMPARED = 8, 1000
 _RUNNABLE = re.compile(r"\w[\w-]*", re.ASCII)
 """A part of what ``python -m`` runs, though ``import`` may not name it."""
 _LOADED_FIRST = frozenset(
@@ -80,7 +81,7 @@ def check(
         raise EnvironmentFailed(
             "TrainerInvalid",
             f"the trainer has no module {module}, which module_name (-m) asks for"
-            f"{_of_command(module, built) or _offer(own)}",
+            f"{_of_command(module, built) or _offer(own, module)}",
         )
     package = place.joinpath(*parts) / "__init__.py"
     if (
@@ -106,10 +107,25 @@ def _of_command(name: str, built: Sequence[Path]) -> str:
     return ""
 
 
-def _offer(folders: Sequence[Path]) -> str:
-    found = list(dict.fromkeys(name for folder in folders for name in _modules(folder)))
+def _offer(folders: Sequence[Path], wrong: str = "") -> str:
+    """What there is, and what of several modules is most like the ``wrong`` one."""
+    names = dict.fromkeys(name for folder in folders for name in _modules(folder))
+    # a package below src is built, and is beside that a folder of the working directory
+    found = [one for one in names if one.removeprefix("src.") == one or one[4:] not in names]
+    if not found:
+        return "; it has no module at all"
     shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
-    return f"; it has {shown}" if found else "; it has no module at all"
+    near = _nearest(wrong, found[:_COMPARED]) if wrong and len(found) > 1 else ""
+    return f"; it has {shown}" + (f"; did you mean {near}?" if near else "")
+
+
+def _nearest(wrong: str, names: Sequence[str]) -> str:
+    """The module that ends as ``wrong`` does, or is spelled nearly so; empty if none is."""
+    last = wrong.rpartition(".")[2]
+    same = [one for one in names if one.rpartition(".")[2] == last]
+    if len(same) == 1:
+        return same[0]
+    return next(iter(get_close_matches(wrong, same or names, n=1)), "")
 
 
 def _modules(site: Path) -> Iterator[str]:

@@ -302,6 +302,14 @@ def test_a_module_that_the_folder_cannot_hold_is_refused(
     assert (caught.value.hint or "") == words
 
 
+def test_a_package_without_the_module_names_those_that_it_has(tmp_path: Path) -> None:
+    folder = _made(tmp_path, "trainer/__init__.py trainer/task.py trainer/data.py")
+    with pytest.raises(InvalidRequest, match=r"such as trainer\.data, trainer\.task$"):
+        check_module_in(folder, "trainer.nope")
+    with pytest.raises(InvalidRequest, match="allowed is a module that"):
+        check_module_in(folder, "trainer.nope.task")
+
+
 @pytest.mark.parametrize(
     ("typed", "module"),
     [
