@@ -45,7 +45,7 @@ def test_from_an_empty_organisation_to_a_key_that_works(
     assert "viewer" in server.cli("whoami", **keys).good().out
     refused = server.cli("storage", "mb", "scratch", **keys)
     assert refused.code == 1
-    assert "max is a viewer, who may look and change nothing\n" in refused.err
+    assert "max is a viewer and may look, but change nothing\n" in refused.err
     assert "allowed: admin or owner or member (code: forbidden)" in refused.err
     assert server.cli("admin", "users", "list", **keys).code == 1
     listed = server.cli("admin", "keys", "list", **keys)

@@ -62,6 +62,12 @@ def format_value(value: Any, limit: int = 120) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def with_article(noun: str) -> str:
+    """``a user``, ``an organisation``. For nouns of ours: it knows no ``hour``."""
+    vowel = noun[:1].lower() in "aeiou" and not noun.lower().startswith(("us", "uni", "ur"))
+    return f"{'an' if vowel else 'a'} {noun}"
+
+
 def refuse(field: str, value: Any, allowed: str, *, suggestion: str = "") -> InvalidRequest:
     """The error for ``value`` in ``field``, ready to be raised, with a ``suggestion`` for the
     caller.

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind, ParentRef
 from cloud_ml.domain.spec_changes import describe_change
+from cloud_ml.domain.tenancy import SYSTEM
 from cloud_ml.errors import (
     AlreadyExists,
     Conflict,
@@ -23,7 +24,7 @@ from cloud_ml.errors import (
     StaleRevision,
 )
 from cloud_ml.models import codec
-from cloud_ml.models.common import is_unicode, refuse
+from cloud_ml.models.common import is_unicode, refuse, with_article
 from cloud_ml.state.base import Fence, Lease, Once
 
 S = TypeVar("S")
@@ -221,8 +222,11 @@ def check_fence(fence: Fence, epoch: int | None) -> None:
 
 def name_taken(kind: Kind[S, Any], org: str, name: str, spec: S, stored: S) -> AlreadyExists:
     """A living record has the name."""
+    one = with_article(_words_of(kind))
     return AlreadyExists(
-        f"{org} has a {kind.name} named {name!r} already",
+        f"there is {one} named {name!r} already"
+        if org == SYSTEM  # which users do not know as an organisation
+        else f"{org} has {one} named {name!r} already",
         same_spec=spec == stored,
         field="name",
         value=name,
@@ -233,7 +237,7 @@ def name_taken(kind: Kind[S, Any], org: str, name: str, spec: S, stored: S) -> A
 def record_gone(kind: Kind[Any, Any], key: str) -> Conflict:
     """An idempotency key was used for a record that no longer exists."""
     return Conflict(
-        f"idempotency key {key!r} made a {kind.name} that has been deleted since",
+        f"idempotency key {key!r} made {with_article(_words_of(kind))} that has been deleted since",
         field="idempotency_key",
         value=key,
         allowed="a new key",
@@ -242,7 +246,11 @@ def record_gone(kind: Kind[Any, Any], key: str) -> Conflict:
 
 def not_found(kind: Kind[Any, Any], uid: str) -> NotFound:
     """There is no such record."""
-    return NotFound(f"there is no {kind.name} {uid!r}")
+    return NotFound(f"there is no {_words_of(kind)} {uid!r}")
+
+
+def _words_of(kind: Kind[Any, Any]) -> str:
+    return kind.name.replace("_", " ")
 
 
 def no_run(uid: str) -> NotFound:

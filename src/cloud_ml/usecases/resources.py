@@ -162,7 +162,7 @@ class Resources(Generic[NewT, ViewT, S, T]):
         except AlreadyExists as error:
             one = resource.type.name
             raise AlreadyExists(
-                f"there is a {one} {name} already",
+                f"there is {common.with_article(one)} {name} already",
                 field="name",
                 value=name,
                 allowed="a name that is not in use",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from cloud_ml.domain.records import Kind
+from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM, USER
 from cloud_ml.errors import FenceLost
 from cloud_ml.state import rules
 from cloud_ml.state.base import Fence, Lease
@@ -53,3 +56,17 @@ def test_uids_are_safe_in_names_and_differ() -> None:
     uids = {rules.new_uid() for _ in range(1000)}
     assert len(uids) == 1000
     assert all(uid.isalnum() and uid == uid.lower() and len(uid) == 32 for uid in uids)
+
+
+@pytest.mark.parametrize(
+    ("org", "kind", "sentence"),
+    [
+        (SYSTEM, ORGANISATION, "there is an organisation named 'a' already"),
+        ("lab", USER, "lab has a user named 'a' already"),
+        ("lab", ACCESS_KEY, "lab has an access key named 'a' already"),
+    ],
+)
+def test_a_name_that_is_taken_has_the_article_of_its_kind(
+    org: str, kind: Kind[Any, Any], sentence: str
+) -> None:
+    assert rules.name_taken(kind, org, "a", object(), object()).message == sentence

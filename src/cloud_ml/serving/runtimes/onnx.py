@@ -129,7 +129,7 @@ def _describe_signature(name: str, made: Any) -> Signature:
 def _spec(node: Any) -> TensorSpec:
     dtype = _TYPES.get(node.type)
     if dtype is None:
-        message = f"{node.name!r} is a {node.type}, which no protocol here carries"
+        message = f"{node.name!r} is of type {node.type}, which no protocol here carries"
         if node.type.startswith("seq(map("):  # as skl2onnx makes it of probabilities
             message += "; convert the model with options={'zipmap': False}, so that it is a tensor"
         raise ModelFailed(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cloud_ml.domain.tenancy import Operation, Role, may_change, permits
 from cloud_ml.errors import Forbidden
+from cloud_ml.models.common import with_article
 from cloud_ml.usecases.access.identities import Identity
 
 
@@ -16,7 +17,7 @@ def permit(caller: Identity, operation: Operation) -> None:
     if not permits(caller.role, operation):
         able = " or ".join(role.value for role in Role if permits(role, operation))
         raise Forbidden(
-            f"{caller.user} is a {caller.role.value}, who may not {operation.value}",
+            f"{caller.user} is {with_article(caller.role.value)} and may not {operation.value}",
             field="role",
             value=caller.role.value,
             allowed=able,
@@ -32,7 +33,7 @@ def permit_change(caller: Identity) -> None:
     if not may_change(caller.role):
         able = " or ".join(role.value for role in Role if may_change(role))
         raise Forbidden(
-            f"{caller.user} is a {caller.role.value}, who may look and change nothing",
+            f"{caller.user} is {with_article(caller.role.value)} and may look, but change nothing",
             field="role",
             value=caller.role.value,
             allowed=able,
