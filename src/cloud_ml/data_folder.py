@@ -10,9 +10,19 @@ import stat
 from pathlib import Path
 
 from cloud_ml import lock_file
-from cloud_ml.errors import Conflict, Forbidden, InvalidRequest, OutOfSpace, Unavailable
+from cloud_ml.errors import (
+    CloudMlError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    OutOfSpace,
+    Unavailable,
+)
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OF_THE_DISK = frozenset({errno.EIO, errno.ESTALE, errno.ENOLCK, errno.EMFILE, errno.ENFILE})
+"""Errors that may pass; others come from the path or from its file system, and stay."""
 _HINT_FOR_SHARERS = (
     "Stop it (cloudml server stop) and start it again with --shared-data: servers share a data "
     "folder if each of them says so."
@@ -27,6 +37,29 @@ def credentials(data: Path) -> Path:
 def has_been_used(data: Path) -> bool:
     """Whether a server has been up here: then its database must exist."""
     return credentials(data).exists()
+
+
+def check_used(data: Path, database: Path) -> None:
+    """Refuse a folder in which no server has been up, and which has no ``database``.
+
+    Raises:
+        NotFound: It is such a folder.
+    """
+    try:
+        is_used = has_been_used(data) or database.exists()
+    except OSError:  # closed to this user: whoever opens the database says so
+        return
+    if not is_used:
+        raise never_used(data)
+
+
+def never_used(data: Path) -> NotFound:
+    """The error of commands that look for a server."""
+    return NotFound(
+        f"no server has used the data folder {data}",
+        field="data_dir",
+        hint="Name the folder of the server with --data-dir, or its settings with --config.",
+    )
 
 
 def hold(
@@ -54,8 +87,9 @@ def hold(
         Conflict: A server uses it, or one of another machine shares it.
         Forbidden: It belongs to another user.
         Unavailable: Its disk has no file locks.
-        InvalidRequest: There is something else at its path, or it is a folder for all users.
-        OutOfSpace: It cannot be made or written.
+        InvalidRequest: There is something else at its path, it is a folder for all users, or its
+            file system takes no files.
+        OutOfSpace: Its disk is full.
     """
     if for_server:
         check_owner(data)
@@ -65,7 +99,9 @@ def hold(
         descriptor = lock_file.open_at(data, for_server=for_server)
         data.chmod(0o711)
     except PermissionError as error:
-        raise _belongs_to_another(data, _owner_in(data)) from error
+        if (owner := _owner_in(data)) == os.geteuid():
+            raise _cannot_be_used(data, error) from error
+        raise _belongs_to_another(data, owner) from error
     except (FileExistsError, NotADirectoryError) as error:
         raise _no_folder(data) from error
     except OSError as error:
@@ -132,8 +168,38 @@ def _check_not_shared(data: Path) -> None:
         )
 
 
-def _cannot_be_used(data: Path, error: OSError) -> OutOfSpace:
-    return OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}")
+def _cannot_be_used(data: Path, error: OSError) -> CloudMlError:
+    """The error of a folder that the system refuses, also to its owner."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return OutOfSpace(f"the disk of the data folder {data} is full ({reason})")
+    if error.errno in _OF_THE_DISK:
+        return Unavailable(f"the data folder {data} cannot be used ({reason})")
+    place = next((one for one in (data, *data.absolute().parents) if _is_folder(one)), data)
+    what = "cannot be written" if place == data else f"cannot be created in {place}"
+    return InvalidRequest(
+        f"the data folder {data} {what}: {_reason_of_place(place, error.errno) or reason}",
+        field="server.data_dir",
+        value=str(data),
+        allowed="a folder on a disk that this user may write to",
+        hint="Choose another one with --data-dir.",
+    )
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, say
+        return False
+
+
+def _reason_of_place(place: Path, number: int | None) -> str:
+    """What the system's sentence does not say; empty if it says enough."""
+    if number == errno.EROFS:
+        return "its disk is read-only"
+    if place.parts[:2] in (("/", "proc"), ("/", "sys")):
+        return f"/{place.parts[1]} shows the kernel and stores no files"
+    return ""
 
 
 def _without_locks(data: Path, error: OSError) -> Unavailable:

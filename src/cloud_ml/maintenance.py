@@ -73,6 +73,7 @@ def backup(settings: Settings, target: Path) -> None:
     ``state.sql.backup.backup``.
     """
     failpoints.arm(os.environ)
+    _check_there(settings)
     copies.backup(settings.database_url, target)
 
 
@@ -110,7 +111,14 @@ def check(settings: Settings) -> Iterator[str]:
         Damaged: Something does not hold.
         CloudMlError: See ``state.sql.verify.verify``.
     """
+    _check_there(settings)
     return verify(settings.database_url, KINDS)
+
+
+def _check_there(settings: Settings) -> None:
+    """Refuse a data folder without a database where nobody has named another database."""
+    if not settings.server.database_url:
+        data_folder.check_used(settings.data_dir, settings.data_dir / "state.db")
 
 
 @contextmanager

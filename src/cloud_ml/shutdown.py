@@ -27,7 +27,7 @@ from cloud_ml.domain.tensorboards.spec import TENSORBOARD
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.engines.local.cleanup.orphans import Orphan
 from cloud_ml.engines.local.cleanup.teardown import Teardown
-from cloud_ml.errors import CloudMlError, Forbidden, NotFound, Unavailable
+from cloud_ml.errors import CloudMlError, Forbidden, Unavailable
 from cloud_ml.process_handles import (
     ProcessHandle,
     has_open,
@@ -89,12 +89,7 @@ class Shutdown:
         try:
             os.close(self._open())
         except FileNotFoundError:
-            raise NotFound(
-                f"no server has used the data folder {self._data}",
-                field="data_dir",
-                hint="Name the folder of the server with --data-dir, or its settings with "
-                "--config.",
-            ) from None
+            raise data_folder.never_used(self._data) from None
         except PermissionError:
             owner = owner_name(self._lock_file if self._lock_file.exists() else self._data)
             raise Forbidden(

@@ -231,3 +231,32 @@ def test_a_full_disk_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch, shar
         with pytest.raises(OutOfSpace, match="No space left"):
             data_folder.hold(data, for_server=True, shared=shared)
     os.close(data_folder.hold(data, for_server=True, shared=shared))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "cannot be created in {}: its disk is read-only"),
+        (errno.ENAMETOOLONG, "cannot be created in {}: File name too long"),
+        (errno.EPERM, "cannot be created in {}: Operation not permitted"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_told_with_the_reason(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def refuse(*_path: object, **_more: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(InvalidRequest) as caught:
+        data_folder.hold(folder / "data", for_server=True)
+    assert caught.value.message == f"the data folder {folder / 'data'} " + words.format(folder)
+    assert caught.value.field == "server.data_dir"
+
+
+@pytest.mark.parametrize("path", ["/proc/cloud-ml", "/proc", "/sys/cloud-ml"])
+def test_the_folders_of_the_kernel_store_no_files(path: str) -> None:
+    with pytest.raises(
+        CloudMlError, match="stores no files" if os.geteuid() == 0 else "data folder"
+    ):
+        data_folder.hold(Path(path), for_server=True)

@@ -58,7 +58,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     mount = _mount_of(place)
     yield _kind(mount)
     yield _project_quotas(mount, settings, place)
-    yield _speed(place)
+    yield from _speed(place)
 
 
 def _owners(settings: Settings) -> Iterator[Finding]:
@@ -230,8 +230,23 @@ def _mount_of(place: Path) -> _Mount:
     return best
 
 
-def _speed(place: Path) -> Finding:
+def _speed(place: Path) -> Iterator[Finding]:
     """What a promise costs: a submit is acknowledged after one flush to the disk."""
+    try:
+        middle = _median_flush_ms(place)
+    except OSError as error:  # a disk that is full or read-only, /proc
+        message = f"no file can be written in {place} ({error.strerror})"
+        yield _AREA.problem("writing", message, "choose another with --data-dir")
+        return
+    message = f"a flush takes {middle:.1f} ms"
+    if middle > _SLOW_MS:
+        remedy = "each submit waits for one; a faster disk is a faster platform"
+        yield _AREA.warning("speed", message, remedy)
+    else:
+        yield _AREA.ok("speed", message)
+
+
+def _median_flush_ms(place: Path) -> float:
     took = []
     with tempfile.NamedTemporaryFile(dir=place, prefix=".cloudml-doctor-") as file:
         for _ in range(_ROUNDS):
@@ -240,10 +255,4 @@ def _speed(place: Path) -> Finding:
             file.flush()
             os.fdatasync(file.fileno())
             took.append(1000 * (time.perf_counter() - before))
-    middle = statistics.median(took)
-    message = f"a flush takes {middle:.1f} ms"
-    if middle > _SLOW_MS:
-        return _AREA.warning(
-            "speed", message, "each submit waits for one; a faster disk is a faster platform"
-        )
-    return _AREA.ok("speed", message)
+    return statistics.median(took)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.server
 import os
 import socket
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,6 +108,18 @@ def test_a_data_folder_that_others_write_is_a_problem(
     found = named(storage.examine(settings()), "data")
     assert found.verdict is Verdict.PROBLEM
     assert found.remedy == f"chmod go-w {tmp_path / 'data'}"
+
+
+def test_a_folder_that_takes_no_files_is_a_problem(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_more: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
+    found = named(storage.examine(settings()), "writing")
+    assert found.verdict is Verdict.PROBLEM
+    assert "(Read-only file system)" in found.says
 
 
 def test_storage_is_measured_and_nothing_is_left(

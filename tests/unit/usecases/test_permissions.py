@@ -27,5 +27,5 @@ def test_a_role_has_its_article(role: Role, sentence: str) -> None:
 
 
 def test_who_may_only_look_is_refused_in_one_sentence() -> None:
-    with pytest.raises(Forbidden, match="^olga is a viewer and may look, but change nothing$"):
+    with pytest.raises(Forbidden, match=r"^olga is a viewer and may look, but change nothing$"):
         permit_change(_caller(Role.VIEWER))

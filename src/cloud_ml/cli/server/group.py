@@ -40,6 +40,9 @@ COMMANDS = {
 }
 
 
+DATA_DIR_HELP = "Folder of all data.  [default: ~/.local/share/cloudml]"
+
+
 @click.group(
     cls=LazyGroup,
     lazy=COMMANDS,
@@ -49,9 +52,7 @@ COMMANDS = {
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=WholeNumber(), help="Port; 0 takes a free one.  [default: 8471]")
-@click.option(
-    "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
-)
+@click.option("--data-dir", type=click.Path(file_okay=False, readable=False), help=DATA_DIR_HELP)
 @click.option(
     "--shared-data",
     is_flag=True,

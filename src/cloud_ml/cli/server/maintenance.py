@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloud_ml.cli.server.group import load_settings, parts_missing
+from cloud_ml.cli.display.output import note
+from cloud_ml.cli.server.group import DATA_DIR_HELP, load_settings, parts_missing
 
 if TYPE_CHECKING:
     from cloud_ml.settings import Settings
@@ -22,7 +23,7 @@ def server_command(command: Callable[..., None]) -> Callable[..., None]:
     """Say which server is meant, by options of the command or of ``cloudml server`` before it."""
 
     @click.option(
-        "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
+        "--data-dir", type=click.Path(file_okay=False, readable=False), help=DATA_DIR_HELP
     )
     @click.option("--database-url", help="Database; SQLite in the data folder by default.")
     @click.option(
@@ -54,6 +55,13 @@ def place_options(ctx: click.Context) -> str:
     )
 
 
+def _database_of(settings: Settings) -> str:
+    """The database in words, with its folder where that says which one it is."""
+    return "the database" + (
+        "" if settings.server.database_url else f" of the data folder {settings.data_dir}"
+    )
+
+
 @click.command(help="Copy the database to the file TARGET while the server runs. The objects of "
                     "the data folder are plain files: copy them afterwards, and everything the "
                     "copy speaks of is among them.")  # fmt: skip
@@ -63,7 +71,8 @@ def backup(settings: Settings, target: Path) -> None:
     from cloud_ml import maintenance
 
     maintenance.backup(settings, target)
-    click.echo(f"{target} holds the database, {target.stat().st_size} bytes, all of them checked.")
+    size = target.stat().st_size
+    click.echo(f"{target} holds {_database_of(settings)}, {size} bytes, all of them checked.")
 
 
 @click.command(help="Put a copy of the backup SOURCE in the place of the database, which is kept "
@@ -99,5 +108,6 @@ def migrate(settings: Settings) -> None:
 def check(settings: Settings) -> None:
     from cloud_ml import maintenance
 
+    note(f"Checking {_database_of(settings)}")
     for sentence in maintenance.check(settings):
         click.echo(f"ok  {sentence}")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from cloud_ml.cli.server.group import DATA_DIR_HELP
+
 _UNIT = """\
 # Printed by `cloudml server unit`.
 [Unit]
@@ -42,9 +44,7 @@ _HARDENING = "NoNewPrivileges=yes\n"
                                                                                     "server. "
               "With root, each organisation's jobs have a user and a network of their "
               "own.")  # fmt: skip
-@click.option(
-    "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
-)
+@click.option("--data-dir", type=click.Path(file_okay=False, readable=False), help=DATA_DIR_HELP)
 @click.option("--config", "file", type=click.Path(dir_okay=False), help="Settings, as TOML.")
 @click.pass_context
 def unit(ctx: click.Context, user: str, data_dir: str | None, file: str | None) -> None:

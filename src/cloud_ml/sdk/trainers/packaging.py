@@ -51,26 +51,7 @@ SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py")
 _NAMED_BIGGEST = 5
 _ENOUGH_FILES = 10_000
 """After so many files, the first ones that are too large together end the walk of a folder."""
-_SYSTEM_FOLDERS = frozenset(
-    Path(one)
-    for one in (
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/lib",
-        "/lib64",
-        "/opt",
-        "/proc",
-        "/run",
-        "/sbin",
-        "/srv",
-        "/sys",
-        "/tmp",
-        "/usr",
-        "/var",
-    )
-)
+_SYSTEM_FOLDER = re.compile(r"/(bin|boot|dev|etc|lib|lib64|opt|proc|run|sbin|srv|sys|tmp|usr|var)")
 TRAINER_NEEDS = (
     "A trainer is a Python script, or a folder with one, such as train.py or trainer/task.py. "
     "Name its packages in requirements.txt."
@@ -199,7 +180,7 @@ def check_is_code(folder: Path) -> None:
         what = "the top of the file system"
     elif home.is_relative_to(root):
         what = f"a folder above your home folder {home}"
-    elif root in _SYSTEM_FOLDERS:
+    elif _SYSTEM_FOLDER.fullmatch(str(root)):
         what = "a folder of the system"
     else:
         return
@@ -265,9 +246,7 @@ def _members(root: Path, size_limit_bytes: int, rules: _FolderRules) -> list[_Me
         members.append(member)
         total += member.size
         if total > size_limit_bytes and len(members) >= _ENOUGH_FILES:
-            raise _too_large(
-                f"{root} holds more than", size_limit_bytes, size_limit_bytes, members
-            )
+            raise _too_large(f"{root} holds more than", size_limit_bytes, size_limit_bytes, members)
     if all(member.folder for member in members):
         raise _without_files(root, rules)
     if total > size_limit_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -41,7 +42,7 @@ def backup(url: str, target: Path) -> None:
     with sqlite.translated(source):
         source.stat()  # SQLite would make a missing file
     with sqlite.translated(target), drafts.draft_of(target) as draft:
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _create(draft, target)
         _copy(source, draft)
         sqlite.check(draft, pages=True)
         sqlite.sync(draft)
@@ -106,6 +107,25 @@ def _check_target(target: Path) -> None:
             value=str(target),
             allowed="the path of a new file in a folder that exists",
         )
+
+
+def _create(draft: Path, target: Path) -> None:
+    """Make the empty file of a backup.
+
+    Raises:
+        InvalidRequest: Files cannot be made beside ``target``, for another reason than its disk.
+    """
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        raise InvalidRequest(
+            f"no file can be created in {target.parent} ({error.strerror})",
+            field="target",
+            value=str(target),
+            allowed="the path of a new file in a folder that this user may write to",
+        ) from error
 
 
 def _check_source(source: Path) -> None:

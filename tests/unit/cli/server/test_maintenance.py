@@ -59,7 +59,8 @@ def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> N
     told = server("backup", str(copy))
     assert (
         told.output
-        == f"{copy} holds the database, {copy.stat().st_size} bytes, all of them checked.\n"
+        == f"{copy} holds the database of the data folder {data}, {copy.stat().st_size} bytes, "
+        "all of them checked.\n"
     )
     assert server("backup", str(copy)).exit_code == 1
 
@@ -68,6 +69,25 @@ def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> N
     assert (
         told.output == f"The database is that of {copy} now.\nThe one before is kept as {aside}.\n"
     )
+
+
+@pytest.mark.parametrize("command", [["backup", "copy.db"], ["check"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("made", [False, True])
+def test_a_folder_of_no_server_is_named(
+    offline: Run, data: Path, command: list[str], made: bool
+) -> None:
+    if made:
+        data.mkdir()
+    told = offline("server", *command, env={"XDG_DATA_HOME": str(data)})
+    assert told.exit_code == 1
+    assert f"no server has used the data folder {data}/cloudml\n" in told.stderr
+    assert "--data-dir" in told.stderr
+
+
+def test_a_backup_that_cannot_be_written_is_told_of_its_folder(server: Run) -> None:
+    told = server("backup", "/proc/copy.db")
+    assert told.exit_code == 1
+    assert "no file can be created in /proc (" in told.stderr
 
 
 def test_options_before_and_after_the_command_mean_the_same(
