@@ -31,6 +31,7 @@ from cloud_ml.cli.exit_codes import JOB_FAILED, STILL_GOES_ON
 from cloud_ml.cli.guard import INTERRUPTED, each
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.options.base import Option
+from cloud_ml.cli.options.deleting import confirm_deletion, yes_option
 from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.options.wait_limit import WaitLimit
 from cloud_ml.cli.session import Session, pass_session
@@ -201,8 +202,11 @@ def _delete(described: ResourceType[NewT, ViewT]) -> click.Command:
         "names", nargs=-1, required=True, metavar="NAME...", shell_complete=names_of(described)
     )
     @click.option("--wait", "waits", is_flag=True, help="Wait until their names are free.")
+    @yes_option
     @pass_session
-    def delete(session: Session, names: tuple[str, ...], *, waits: bool) -> int:
+    def delete(session: Session, names: tuple[str, ...], *, waits: bool, yes: bool) -> int:
+        if described.deletes:
+            confirm_deletion(names, described.goes_along, yes=yes)
         calls = session.client.resources(described)
 
         def remove(name: str) -> None:

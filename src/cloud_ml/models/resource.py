@@ -61,7 +61,8 @@ class ResourceType(Generic[NewT, ViewT]):
         at_end: Phases of an end in which an action can be asked for, of those that have any.
         succeeded: Phases in which one has ended well, for ``wait``.
         failed: Phases in which one has ended otherwise.
-        deletes: The line of help of ``delete``, where more goes with one.
+        deletes: The line of help of ``delete``, where more goes with one. It asks before.
+        goes_along: What that is, as the question says it.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ResourceType(Generic[NewT, ViewT]):
     succeeded: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
     deletes: str = ""
+    goes_along: str = ""
 
     @property
     def path(self) -> str:

@@ -15,6 +15,7 @@ from cloud_ml.cli.display.output import (
     output_option,
 )
 from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options.deleting import confirm_deletion, yes_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -106,11 +107,13 @@ def enable(session: Session, name: str) -> None:
 
 @orgs.command()
 @click.argument("name")
+@yes_option
 @pass_session
-def delete(session: Session, name: str) -> None:
+def delete(session: Session, name: str, yes: bool) -> None:
     """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is
     never given again.
     """
+    confirm_deletion([f"the organisation {name}"], "with its users and keys", yes=yes)
     echo(f"{session.client.admin.delete_org(name).name} is deleted")
 
 

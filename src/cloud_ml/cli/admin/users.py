@@ -15,6 +15,7 @@ from cloud_ml.cli.display.output import (
     output_option,
 )
 from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options.deleting import confirm_deletion, yes_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.models.admin.accounts import ROLES
 
@@ -117,9 +118,11 @@ def enable(session: Session, name: str, org: str | None) -> None:
 @users.command()
 @click.argument("name")
 @org_option
+@yes_option
 @pass_session
-def delete(session: Session, name: str, org: str | None) -> None:
+def delete(session: Session, name: str, org: str | None, yes: bool) -> None:
     """Remove a user and its keys. Its jobs and objects stay with the organisation."""
+    confirm_deletion([f"the user {name}"], "with all keys", yes=yes)
     echo(f"{session.client.admin.delete_user(name, org=org).name} is deleted")
 
 

@@ -13,6 +13,7 @@ import click
 from cloud_ml.cli.completion.candidates import context_names
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, is_person, note, output_option
 from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options.deleting import confirm_deletion, yes_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 
@@ -181,8 +182,9 @@ def set_value(setting: str, value: str) -> None:
 
 @config.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=context_names)
-def delete(names: tuple[str, ...]) -> None:
-    """Remove contexts."""
+@yes_option
+def delete(names: tuple[str, ...], yes: bool) -> None:
+    """Remove contexts, with the keys that they hold."""
     from cloud_ml.sdk.config import (
         choose_context,
         config_path,
@@ -194,6 +196,7 @@ def delete(names: tuple[str, ...]) -> None:
     before = read_configuration(path)
     for name in names:
         choose_context(before, name)
+    confirm_deletion(names, "with the keys in this file", yes=yes)
     left = {name: one for name, one in before.contexts.items() if name not in names}
     current = before.current if before.current in left else next(iter(left), "default")
     write_configuration(replace(before, current=current, contexts=left), path)

@@ -15,6 +15,7 @@ from cloud_ml.cli.display.progress import spinner
 from cloud_ml.cli.jobs.name_suggestions import JobsGroup, each_job, near_names
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.options.base import Option
+from cloud_ml.cli.options.deleting import confirm_deletion, yes_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -202,8 +203,8 @@ def _paused(job: Job) -> str:
 
 @jobs.command()
 @click.argument("names", nargs=-1, metavar="NAME...", shell_complete=job_names)
-@click.option("-a", "--all", "everything", is_flag=True, help="All jobs; asks before.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-a", "--all", "everything", is_flag=True, help="All jobs; scripts need --yes.")
+@yes_option
 @click.option("--wait", is_flag=True, help="Come back when they are gone and their names are free.")
 @click.option(
     "-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's."
@@ -233,6 +234,8 @@ def delete(
             note("Nothing is deleted.")
             return 1
         names = tuple(job.name for job in found)
+    else:
+        confirm_deletion(names, "with logs and outputs", yes=yes)
 
     def remove(name: str) -> None:
         handle = session.client.get_train_job(name)

@@ -42,7 +42,8 @@ def _rm(
         return 1
     code = 0
     for target in targets:
-        args = [commands[target.group], *target.words, *(["--wait"] if wait else [])]
+        # whether to ask is decided above
+        args = [commands[target.group], "--yes", *target.words, *(["--wait"] if wait else [])]
         code = max(code, run_command(ctx, target.group, args))
     return code
 

@@ -14,6 +14,7 @@ from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, n
 from cloud_ml.cli.display.summary_tags import show_summaries
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.options.base import Option
+from cloud_ml.cli.options.deleting import confirm_deletion, yes_option
 from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.options.table_file import check_form, file_option
 from cloud_ml.cli.session import Session, pass_session
@@ -211,12 +212,14 @@ def describe(session: Session, run: str, *, output: str | None) -> None:
 
 @runs.command()
 @click.argument("names", metavar="RUN…", nargs=-1, required=True, shell_complete=run_names)
+@yes_option
 @pass_session
-def delete(session: Session, names: tuple[str, ...]) -> None:
+def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
     """Delete runs without a job, with their metrics, by their names or uids.
 
     Jobs are deleted by jobs delete.
     """
+    confirm_deletion(names, "with metrics and parameters", yes=yes)
     for name in names:
         gone = session.client.runs.delete(job_or_uid(session, name)[1])
         note(f"Deleted run {gone.name} ({gone.uid}).")

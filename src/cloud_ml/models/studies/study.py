@@ -422,4 +422,5 @@ STUDIES: ResourceType[NewStudy, Study] = ResourceType(
     succeeded=frozenset({"Completed"}),
     failed=frozenset({"Failed", "Stopped"}),
     deletes="Delete studies with the jobs of their trials, also those that run.",
+    goes_along="with the jobs of all trials",
 )
