@@ -17,6 +17,7 @@ from cloud_ml.cli.display.output import (
     output_option,
 )
 from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options.base import EXPIRES_ALIASES, Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_duration, duration_seconds
@@ -86,6 +87,8 @@ def describe(session: Session, access_key: str, output: str | None) -> None:
 @click.argument("user", default="")
 @click.option(
     "--expires",
+    cls=Option,
+    aliases=EXPIRES_ALIASES,
     type=Duration(),
     metavar="TIME",
     help="How long it is good, such as 90d; else for ever.",

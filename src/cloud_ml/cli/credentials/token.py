@@ -19,6 +19,7 @@ from cloud_ml.cli.display.output import (
     output_option,
 )
 from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options.base import EXPIRES_ALIASES, Option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ def token() -> None:
     "write includes read.",
 )
 @click.option(
-    "--for",
+    "--expires",
     "lasting",
+    cls=Option,
+    aliases=EXPIRES_ALIASES,
     type=Duration(),
     metavar="TIME",
     default="30d",
@@ -106,7 +109,7 @@ def _ask_about_long_life(seconds: int) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(
             f"the token would work for {days} days; add --yes, or choose less than a year "
-            "with --for"
+            "with --expires"
         )
     click.confirm(f"The token will work for {days} days. Create it?", abort=True, err=True)
 

@@ -16,6 +16,7 @@ from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.models.names import ModelsGroup, find_name
 from cloud_ml.cli.models.options import change_options, given_fields
+from cloud_ml.cli.options.base import EXPIRES_ALIASES, Option
 from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
 
@@ -343,7 +344,14 @@ def destroy(
 @click.argument("name", required=False, shell_complete=model_names)
 @VERSION
 @click.option(
-    "--for", "lasting", metavar="TIME", default="1h", show_default=True, help="How long it is good."
+    "--expires",
+    "lasting",
+    cls=Option,
+    aliases=EXPIRES_ALIASES,
+    metavar="TIME",
+    default="1h",
+    show_default=True,
+    help="How long it is good.",
 )
 @pass_session
 def token(session: Session, name: str | None, version: str | None, lasting: str) -> None:
@@ -357,5 +365,5 @@ def token(session: Session, name: str | None, version: str | None, lasting: str)
     from cloud_ml.models import common
 
     service = "/".join(find_name(session, name, version)) if name else ""
-    seconds = common.duration_seconds(common.check_duration("for", lasting))
+    seconds = common.duration_seconds(common.check_duration("expires", lasting))
     echo(session.client.model_token(seconds, service=service))

@@ -12,6 +12,8 @@ import click
 if TYPE_CHECKING:
     from click.parser import _OptionParser
 
+EXPIRES_ALIASES = ("--for", "--expires-in", "--duration", "--ttl")
+"""Further names of ``--expires``: what it was called here, and as other tools call it."""
 _SHOWS_ALL = "cloud_ml.cli.help_all"
 
 

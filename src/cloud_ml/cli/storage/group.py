@@ -13,6 +13,7 @@ import click
 from cloud_ml.cli.display.figures import size as readable
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options.base import EXPIRES_ALIASES, Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
@@ -239,7 +240,12 @@ def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None)
 @storage.command()
 @click.argument("uri")
 @click.option(
-    "--expires", default="1h", show_default=True, help="How long it works: 90s, 30m, 1h, 7d."
+    "--expires",
+    cls=Option,
+    aliases=EXPIRES_ALIASES,
+    default="1h",
+    show_default=True,
+    help="How long it works: 90s, 30m, 1h, 7d.",
 )
 @click.option("--method", default="GET", show_default=True, type=click.Choice(["GET", "PUT"], case_sensitive=False),
               help="GET reads the object, PUT writes it.")  # fmt: skip

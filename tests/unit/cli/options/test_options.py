@@ -59,6 +59,16 @@ def test_an_option_that_is_not_offered_is_still_sent(offline: Run) -> None:
     assert '"docker_image": "image:1"' in result.stdout
 
 
+@pytest.mark.parametrize(
+    "path", ["admin keys create", "token create", "models token", "storage presign"]
+)
+def test_how_long_a_credential_works_has_one_name(path: str) -> None:
+    command = _command_of(f"cloudml {path}")
+    (option,) = (one for one in command.params if "--expires" in one.opts)
+    assert {"--for", "--ttl"} <= set(getattr(option, "aliases", ()))
+    assert not any("--for" in one.opts for one in command.params)
+
+
 def test_other_names_of_options_work_and_stay_out_of_help(offline: Run) -> None:
     result = offline(
         "jobs",
