@@ -135,6 +135,33 @@ def test_what_could_never_start_is_refused(fields: dict[str, Any], allowed: str)
     assert allowed in (caught.value.allowed or "")
 
 
+def test_all_that_the_server_lacks_is_named() -> None:
+    spec = from_wire(job(cpu_limit="3", memory_limit="2G", gpu_limit=1))
+    with pytest.raises(InvalidRequest) as caught:
+        fit(spec, SMALL, gpu_missing="refuse")
+    assert caught.value.message == (
+        "cpu_limit is 3, more than this server has: at most 2 cores; memory_limit is 2G, more than "
+        "this server has: at most 1G; gpu_limit is 1, but no GPU was found on this server"
+    )
+    assert (caught.value.field, caught.value.value) == ("cpu_limit", "3")
+    assert caught.value.allowed == (
+        "cpu_limit: at most 2 cores; memory_limit: at most 1G; gpu_limit: 0, or leave it out"
+    )
+
+
+def test_all_that_the_quota_lacks_is_named_with_the_tightest_limits() -> None:
+    quota = QuotaSpec(
+        train=Limits(cpu_millis=2000, memory_bytes=2**30), total=Limits(cpu_millis=1000)
+    )
+    with pytest.raises(QuotaExceeded) as caught:
+        check_quota(from_wire(job(cpu_limit="3", memory_limit="2G")), quota)
+    assert caught.value.message.count("; ") == 2
+    assert caught.value.allowed == "cpu_limit: at most 1 core; memory_limit: at most 1G"
+    with pytest.raises(QuotaExceeded) as caught:
+        check_quota(from_wire(job(cpu_limit="3", memory_limit="1G")), quota)
+    assert caught.value.allowed == "at most 1 core"
+
+
 def test_what_fits_exactly_is_taken() -> None:
     spec = from_wire(job(cpu_limit="2", memory_limit="1G"))
     assert fit(spec, SMALL, gpu_missing="refuse").spec == spec

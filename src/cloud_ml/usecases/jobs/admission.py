@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.quotas import QuotaSpec
+from cloud_ml.domain.quotas import Excess, QuotaSpec
 from cloud_ml.domain.services.spec import ReplicaSpec
 from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.domain.workloads.worlds import at_least
@@ -100,21 +100,14 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     Raises:
         InvalidRequest: Names the field, its value and what is allowed.
     """
-    submitted, workload = spec.submitted, at_least(spec.workload)
-    check_room(spec.workload, capacity, submitted.memory_limit)
-    gpus = quotas.requested_amounts(workload).gpus or 0
-    if gpus <= capacity.gpus:
+    submitted = spec.submitted
+    found = _excesses(spec.workload, capacity, submitted.memory_limit)
+    lacks_gpus = (quotas.requested_amounts(at_least(spec.workload)).gpus or 0) > capacity.gpus
+    if lacks_gpus and (capacity.gpus or gpu_missing != "ignore"):
+        found.append(_too_many_gpus(submitted.gpu_limit, capacity))
+    _refuse_all(found)
+    if not lacks_gpus:
         return Admitted(spec)
-    if capacity.gpus:
-        raise _too_much("gpu_limit", submitted.gpu_limit, f"at most {capacity.gpus} GPUs")
-    if gpu_missing != "ignore":
-        raise InvalidRequest(
-            f"gpu_limit is {submitted.gpu_limit}, but no GPU was found on this server",
-            field="gpu_limit",
-            value=submitted.gpu_limit,
-            allowed="0, or leave it out",
-            hint="the operator may set gpu_missing = ignore to run such jobs without one",
-        )
     roles = tuple(
         replace(role, resources=replace(role.resources, gpus=0)) for role in spec.workload.roles
     )
@@ -133,17 +126,54 @@ def check_room(workload: WorkloadSpec, capacity: Capacity, memory: str | None = 
     Raises:
         InvalidRequest: Names the field, its value and what is allowed.
     """
+    _refuse_all(_excesses(workload, capacity, memory))
+
+
+def _refuse_all(found: Sequence[InvalidRequest]) -> None:
+    """Raise what was found as one error, which names all fields and is about the first of them."""
+    if not found:
+        return
+    if len(found) == 1:
+        raise found[0]
+    raise InvalidRequest(
+        "; ".join(one.message for one in found),
+        field=found[0].field,
+        value=found[0].value,
+        allowed="; ".join(f"{one.field}: {one.allowed}" for one in found),
+        hint=next((one.hint for one in found if one.hint), None),
+    )
+
+
+def _excesses(
+    workload: WorkloadSpec, capacity: Capacity, memory: str | None
+) -> list[InvalidRequest]:
+    """What the workload has more of than there is: cores and memory."""
     several, least = workload.task_count > 1, at_least(workload)
-    _check_cores(least, capacity, several=several)
+    found = _excess_of_cores(least, capacity, several=several)
     size = quotas.together([quotas.requested_amounts(least)]).memory_bytes or 0
     if size > capacity.memory_bytes:
         most = common.format_memory(capacity.memory_bytes)
         one = memory or common.format_memory(size)
         memory_text = _memory_of_tasks(least) if several else one
-        raise _too_much("memory_limit", memory_text, f"at most {most}")
+        found.append(_too_much("memory_limit", memory_text, f"at most {most}"))
+    return found
 
 
-def _check_cores(workload: WorkloadSpec, capacity: Capacity, *, several: bool) -> None:
+def _too_many_gpus(gpu_limit: object, capacity: Capacity) -> InvalidRequest:
+    if capacity.gpus:
+        return _too_much("gpu_limit", gpu_limit, f"at most {capacity.gpus} GPUs")
+    return InvalidRequest(
+        f"gpu_limit is {gpu_limit}, but no GPU was found on this server",
+        field="gpu_limit",
+        value=gpu_limit,
+        allowed="0, or leave it out",
+        hint="the operator may set gpu_missing = ignore to run such jobs without one",
+    )
+
+
+def _excess_of_cores(
+    workload: WorkloadSpec, capacity: Capacity, *, several: bool
+) -> list[InvalidRequest]:
     """Each task alone must have room. Tasks of one job may share the processors, as far as the
     operator allows.
     """
@@ -154,7 +184,9 @@ def _check_cores(workload: WorkloadSpec, capacity: Capacity, *, several: bool) -
     if max(cpus) > capacity.cpu_millis or (capacity.cpu_overcommit and together > promised):
         alone = not several or max(cpus) > capacity.cpu_millis
         cores = f"{max(cpus) / 1000:g}" if alone else f"{together / 1000:g} for all tasks"
-        raise _too_much("cpu_limit", cores, f"at most {capacity.cpu_millis / 1000:g} cores")
+        most = f"at most {capacity.cpu_millis / 1000:g} cores"
+        return [_too_much("cpu_limit", cores, most)]
+    return []
 
 
 def with_parallel(workload: WorkloadSpec, capacity: Capacity, most: int) -> WorkloadSpec:
@@ -196,9 +228,22 @@ def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
         f"the job can never start: {why}",
         field=first.field,
         value=getattr(spec.submitted, first.field),
-        allowed=first.allowed,
+        allowed=_allowed_by(found),
         hint="see 'cloudml quota list'; an owner may apply for more with 'cloudml quota update'",
     )
+
+
+def _allowed_by(found: Sequence[Excess]) -> str:
+    """What the quota would take, for each field that has too much; without its name if there is
+    one.
+    """
+    tightest = {
+        field: min((one for one in found if one.field == field), key=lambda one: one.limit)
+        for field in dict.fromkeys(one.field for one in found)
+    }
+    if len(tightest) == 1:
+        return next(iter(tightest.values())).allowed
+    return "; ".join(f"{field}: {one.allowed}" for field, one in tightest.items())
 
 
 def check_service_quota(
@@ -222,7 +267,7 @@ def check_service_quota(
             "no replica can ever start: " + "; ".join(one.sentence() for one in found),
             field=first.field,
             value=getattr(submitted, first.field),
-            allowed=first.allowed,
+            allowed=_allowed_by(found),
             hint=hint,
         )
     most = quota.model.count

@@ -372,7 +372,7 @@ def _in_place(record: ServiceRecord, full: Sequence[Excess]) -> str:
     count = replicas_of(record.spec, record.status)
     return (
         f"a roll-out replaces replicas in place, so that at most {max(0, count - 1)} of {count} "
-        f"answer meanwhile: {full[0].sentence()}"
+        "answer meanwhile: " + "; ".join(one.sentence() for one in full)
     )
 
 
