@@ -85,6 +85,9 @@ def _run(command: Callable[[], Any]) -> int:
         _say(f"cloudml: {error.format_message()}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        from cloud_ml.cli.display.terminal import wipe
+
+        wipe()  # a second Ctrl-C may have kept whoever drew it from doing so
         _say("cloudml: interrupted")
         return INTERRUPTED
     except OutputFailed:

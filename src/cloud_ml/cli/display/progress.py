@@ -57,7 +57,7 @@ def bar(label: str, total: int | None = None) -> Iterator[Callable[[int, int | N
     try:
         yield drawing.update
     finally:
-        wipe()
+        drawing.stop()
 
 
 @contextmanager
@@ -85,6 +85,14 @@ class _Bar:
         self._total = total
         self._samples: deque[tuple[float, int]] = deque()
         self._drawn_at = float("-inf")
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Remove the line. Threads that still tell something after an interrupt draw none."""
+        self._is_over = True
+        with self._lock:  # whoever draws at the moment is done
+            wipe()
 
     def update(self, done: int, total: int | None = None) -> None:
         now = time.monotonic()
@@ -96,10 +104,10 @@ class _Bar:
         while now - self._samples[0][0] > RATE_WINDOW_S and len(self._samples) > 2:
             self._samples.popleft()
         room, fancy = _room(self._stream), _fancy(self._stream)
-        draw(
-            self._stream,
-            bar_line(self._label, done, self._total, self._rate(), width=room, fancy=fancy),
-        )
+        line = bar_line(self._label, done, self._total, self._rate(), width=room, fancy=fancy)
+        with self._lock:
+            if not self._is_over:
+                draw(self._stream, line)
 
     def _rate(self) -> float | None:
         (then, before), (now, done) = self._samples[0], self._samples[-1]
@@ -150,6 +158,7 @@ class _Spinner(threading.Thread):
         self._stream = stream
         self._label, self._below = _lines(label)
         self._over = threading.Event()
+        self._lock = threading.Lock()
         self._began = time.monotonic()
 
     def say(self, label: str) -> None:
@@ -157,8 +166,9 @@ class _Spinner(threading.Thread):
 
     def stop(self) -> None:
         self._over.set()
+        with self._lock:  # also where an interrupt comes in between, nothing is drawn any more
+            wipe()
         self.join()
-        wipe()
 
     def run(self) -> None:
         frames = _FRAMES if _fancy(self._stream) else _PLAIN_FRAMES
@@ -167,7 +177,10 @@ class _Spinner(threading.Thread):
             passed = figures.clock(time.monotonic() - self._began)
             label = cut(self._label, _room(self._stream) - len(passed) - 4)
             line = f"{frames[turn % len(frames)]} {label}  {passed}"
-            draw(self._stream, "\n".join([line, *self._shown_below()]))
+            text = "\n".join([line, *self._shown_below()])
+            with self._lock:
+                if not self._over.is_set():
+                    draw(self._stream, text)
             turn += 1
             self._over.wait(REDRAW_S)
 

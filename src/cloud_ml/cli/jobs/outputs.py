@@ -86,8 +86,14 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
         if error.field == "target":  # there is no bucket to copy to
             raise
         raise no_such_output(OutputSource(job.name, path)) from None
+    except click.UsageError:  # which names where the server keeps it
+        raise click.UsageError(f"{source} is a folder: copy it with -r") from None
     check_plan(made)
-    return perform(store, made, update=update)
+
+    def rename(text: str) -> str:
+        return text.replace(f"{job.outputs.uri}/" if job.outputs else "", f"{job.name}:")
+
+    return perform(store, made, update=update, rename=rename)
 
 
 def remarks(job: Job, files: Sequence[OutputFile]) -> list[str]:

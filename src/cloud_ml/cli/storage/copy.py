@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _FAILED = 1
 
 
+class Interrupted(Exception):
+    """Ends a transfer in its thread after an interrupt."""
+
+
 class Totals:
     """Adds up how far many transfers are, for one bar. Thread-safe."""
 
@@ -36,11 +40,18 @@ class Totals:
         self._done: dict[Item, int] = {}
         self._sum = 0
         self._lock = threading.Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End all transfers at their next step, rather than wait for the end of large ones."""
+        self._stopped = True
 
     def of(self, item: Item) -> Callable[[int, int | None], None]:
         """What a transfer tells how far it is."""
 
         def tell(done: int, _: int | None) -> None:
+            if self._stopped:
+                raise Interrupted
             with self._lock:
                 self._sum += done - self._done.get(item, 0)
                 self._done[item] = done
@@ -50,7 +61,13 @@ class Totals:
 
 
 def perform(
-    store: Storage, plan: Plan, *, update: bool = False, dry_run: bool = False, move: bool = False
+    store: Storage,
+    plan: Plan,
+    *,
+    update: bool = False,
+    dry_run: bool = False,
+    move: bool = False,
+    rename: Callable[[str], str] = lambda text: text,
 ) -> int:
     """Copy everything in the plan; returns the exit code. The first interrupt ends it.
 
@@ -60,14 +77,15 @@ def perform(
         update: Skip what is there already, by size and digest.
         dry_run: Only print what would be done.
         move: Remove each source once its copy is verified.
+        rename: What is said of a place in its stead, in all that is shown.
     """
-    counts: Counter[str] = Counter()
+    report = _Report(rename)
     for place, why in plan.skipped:
-        note(f"left out {place}: {why}")
+        report.note(f"left out {place}: {why}")
     for place, why in plan.problems:
-        _note_failure(counts, place, why)
+        report.failure(place, why)
     total = sum(item.size for item in plan.items)
-    with bar(_label(plan.items), total) as show:
+    with bar(rename(_label(plan.items)), total) as show:
         totals = Totals(show, total)
 
         def copy(items: Sequence[Item]) -> Sequence[Outcome]:
@@ -78,16 +96,46 @@ def perform(
         # What is compared, removed or only printed goes file by file: batches only send.
         alone = update or dry_run or move
         batches = [[item] for item in plan.items] if alone else together(plan.items)
-        copies = _copy_all(batches, copy, store.transfers.parallel)
+        copies = _copy_all(batches, copy, store.transfers.parallel, totals.stop)
         with contextlib.closing(copies):  # its threads end here, also after an interrupt
             for item, outcome in copies:
-                _tell(counts, item, outcome)
+                report.outcome(item, outcome)
     if len(plan.items) + len(plan.problems) > 1:
+        counts = report.counts
         verb = "would be copied" if dry_run else "copied"
         parts = [f"{counts['copied']} {verb} ({readable(counts['bytes'])})"]
         parts += [f"{counts[word]} {word}" for word in ("unchanged", "failed") if counts[word]]
         note(", ".join(parts))
-    return _FAILED if counts["failed"] else 0
+    return _FAILED if report.counts["failed"] else 0
+
+
+class _Report:
+    """Says what becomes of each thing, and counts it."""
+
+    def __init__(self, rename: Callable[[str], str]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rename = rename
+
+    def outcome(self, item: Item, outcome: Outcome) -> None:
+        if isinstance(outcome, CloudMlError):
+            hint = f" ({outcome.hint})" if outcome.hint else ""
+            self.failure(item.source, outcome.message + hint)
+            return
+        if isinstance(outcome, OSError):
+            why = str(outcome.strerror or outcome)
+            self.failure(item.source, f"{item.target}: {why}" if item.down else why)
+            return
+        self.counts[outcome] += 1
+        if outcome == "copied":
+            self.counts["bytes"] += item.size
+            self.note(f"{item.source} -> {item.target}  {readable(item.size)}")
+
+    def failure(self, place: str, why: str) -> None:
+        self.counts["failed"] += 1
+        self.note(f"cloudml: {place}: {why}")
+
+    def note(self, text: str) -> None:
+        note(self._rename(text))
 
 
 def _label(items: Sequence[Item]) -> str:
@@ -98,10 +146,12 @@ def _copy_all(
     batches: Iterable[Sequence[Item]],
     copy: Callable[[Sequence[Item]], Sequence[Outcome]],
     parallel: int,
+    stop: Callable[[], None],
 ) -> Generator[tuple[Item, Outcome]]:
     """Copy so many batches at a time; each item as soon as its batch is through.
 
-    Batches are handed over as threads become free, so that an interrupt leaves no queue behind.
+    Batches are handed over as threads become free, so that an interrupt leaves no queue behind. Then
+    ``stop`` ends those that run.
     """
     waiting = iter(batches)
     running: dict[Future[Sequence[Outcome]], Sequence[Item]] = {}
@@ -115,28 +165,9 @@ def _copy_all(
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     yield from zip(running.pop(done), done.result(), strict=True)
         except BaseException:
+            stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _tell(counts: Counter[str], item: Item, outcome: Outcome) -> None:
-    if isinstance(outcome, CloudMlError):
-        _note_failure(
-            counts, item.source, outcome.message + (f" ({outcome.hint})" if outcome.hint else "")
-        )
-        return
-    if isinstance(outcome, OSError):
-        _note_failure(counts, item.source, str(outcome.strerror or outcome))
-        return
-    counts[outcome] += 1
-    if outcome == "copied":
-        counts["bytes"] += item.size
-        note(f"{item.source} -> {item.target}  {readable(item.size)}")
-
-
-def _note_failure(counts: Counter[str], place: str, why: str) -> None:
-    counts["failed"] += 1
-    note(f"cloudml: {place}: {why}")
 
 
 def _alone(  # noqa: PLR0917

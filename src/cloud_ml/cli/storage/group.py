@@ -271,7 +271,14 @@ def _output_of_a_job(sources: tuple[str, ...]) -> str | None:
 
 
 def _copy(
-    session: Session, sources: tuple[str, ...], target: str, *, recursive: bool, **how: bool
+    session: Session,
+    sources: tuple[str, ...],
+    target: str,
+    *,
+    recursive: bool,
+    dry_run: bool,
+    update: bool = False,
+    move: bool = False,
 ) -> int:
     from cloud_ml.cli.storage.checks import check_folders, check_plan
     from cloud_ml.cli.storage.copy import perform
@@ -291,7 +298,7 @@ def _copy(
         check_folders(sources, target)
     made = plan(store, sources, target, recursive=recursive)
     check_plan(made)
-    return perform(store, made, **how)
+    return perform(store, made, update=update, dry_run=dry_run, move=move)
 
 
 def _pipe(store: Storage, sources: tuple[str, ...], target: str) -> int:

@@ -52,6 +52,19 @@ def test_a_terminal_sees_lines_that_are_drawn_anew_and_gone_at_the_end() -> None
     assert left_over(seen) == ["halfway", "a result", "half a line", "the end"]
 
 
+LATE = """
+from cloud_ml.cli.display.progress import bar
+with bar("Copying a", 4096) as progress:
+    progress(1024, None)
+progress(4096, None)
+"""
+
+
+def test_a_thread_that_tells_something_after_the_end_draws_nothing() -> None:
+    """After an interrupt, transfers tell how far they are until they have ended."""
+    assert left_over(_on_a_terminal(LATE)) == []
+
+
 TABLE = """
 import sys
 from cloud_ml.cli.display.output import echo

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloud_ml.cli.jobs.outputs import remarks
@@ -75,3 +76,23 @@ def test_outputs_are_copied_to_places_that_there_are(run: Run, api: FakeApi) -> 
     assert (refused.exit_code, "no bucket" in refused.stderr) == (1, False)
     assert run("jobs", "cp", "churn:model.pt", "fds://cloudml/d").exit_code == 0
     assert api.objects["fds://cloudml/d/model.pt"] == b"m"
+
+
+def test_outputs_are_called_as_they_were_typed(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    kept = JobOutputs(uri="fds://cloudml/.outputs/churn-1f3a", files=2, bytes=2, not_kept=0)
+    api.jobs["churn"] = make_job("churn", phase="Succeeded", outputs=kept)
+    api.objects = {f"{kept.uri}/model.pt": b"m", f"{kept.uri}/logs/a.txt": b"a"}
+    (tmp_path / "file").touch()
+    lines = (
+        ("churn:logs", str(tmp_path)),
+        ("churn:*.nope", str(tmp_path)),
+        ("churn:model.pt", str(tmp_path)),
+        ("churn:model.pt", str(tmp_path / "file" / "x")),
+        ("-r", "churn:", str(tmp_path / "file")),
+    )
+    said = [run("jobs", "cp", *words).stderr for words in lines]
+    assert said[0].startswith("cloudml: churn:logs is a folder: copy it with -r")
+    assert said[1] == "cloudml: churn:*.nope: nothing matches churn:*.nope\n"
+    assert said[2] == f"churn:model.pt -> {tmp_path}/model.pt  1 B\n"
+    assert said[3].startswith(f"cloudml: churn:model.pt: {tmp_path}/file/x: ")
+    assert ".outputs" not in "".join(said)
