@@ -64,7 +64,8 @@ class LazyGroup(click.Group):
         if words := find_alias(ctx.command_path, spelled(given), known):
             return super().resolve_command(ctx, [*words, *args[1:]])
         shown = [name for name, _ in self._rows(ctx)]
-        sentence = explain_unknown_command(ctx.command_path, given, shown, args[1:])
+        hidden = [name for name in known if name not in shown]
+        sentence = explain_unknown_command(ctx.command_path, given, shown, args[1:], hidden)
         raise click.UsageError(sentence, ctx=ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -71,6 +71,10 @@ def test_the_version(offline: Run) -> None:
     [
         (("jbs",), 'there is no command "jbs"; did you mean jobs?'),
         (("jobs", "submt"), 'there is no command "submt"; did you mean submit?'),
+        (("sumbit",), 'there is no command "sumbit"; did you mean jobs submit?'),
+        (("dstack", "ps"), "leave out dstack; use: cloudml ps"),
+        (("train",), "use: cloudml run FOLDER"),
+        (("server", "start", "--data-dir", "x"), "use: cloudml server"),
         (("jobs", "xyzzy"), "there are cancel, checkpoints, clone, compare, cp, delete"),
         (("jobs", "list", "--stat", "x"), "--stat"),
         (("jobs", "list", "-o", "xml"), "'json'"),

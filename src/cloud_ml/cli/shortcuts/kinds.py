@@ -168,12 +168,21 @@ def _explain(
     commands: Mapping[str, str],
     options: Sequence[str],
 ) -> str:
+    if not found and (advice := _advice_about_noun(name)):
+        return f"there is no job and no model service {name}; {advice}"
     targets = found or [Target(group, (name,)) for group in commands]
     lines = [
         " ".join(["cloudml", one.group, commands[one.group], *options, *one.words])
         for one in targets
     ]
     return "\n  ".join([_sentence(client, name, found), *lines])
+
+
+def _advice_about_noun(name: str) -> str:
+    """What to say of a word that Kubernetes has after ``get``; empty for a name."""
+    from cloud_ml.cli.suggestions import synonyms
+
+    return synonyms.NOUN_ADVICE.get(name, "")
 
 
 def _sentence(client: CloudMlClient, name: str, found: Sequence[Target]) -> str:

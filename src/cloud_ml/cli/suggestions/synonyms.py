@@ -154,7 +154,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """Command path: word → the words that take its place. They work as they stand."""
 
-TOOLS: Mapping[str, Collection[str]] = {"cloudml": frozenset({"dstack", "kubectl", "ray", "sky"})}
+TOOLS: Mapping[str, Collection[str]] = {
+    "cloudml": frozenset({"dstack", "kubectl", "mlflow", "ray", "sky"})
+}
 """Command path: other tools whose whole command lines are typed behind it."""
 
 _STARTS = "the platform starts the tasks: cloudml run SCRIPT --recipe"
@@ -167,16 +169,31 @@ _EXPERIMENTS = (
 )
 _STUDIES = "use: cloudml hp submit -f FILE; see docs/howto/tune.md"
 _TASKS = "use: cloudml jobs describe NAME"
+_SCRIPT = "use: cloudml run SCRIPT"
+_CODE = "use: cloudml run FOLDER"
+_CONSOLE = "there is no web console yet; use: cloudml jobs list"
+_NOTEBOOKS = "development environments are not offered yet; use: cloudml run SCRIPT"
+_ONE_SERVER = "there is one server; use: cloudml doctor"
+_STORED = "use: cloudml storage ls, cp or rm, with URIs such as fds://BUCKET/PATH"
+_IMAGES = "images are not offered; packages come from requirements.txt: cloudml run FOLDER"
+_BEHIND_A_SERVICE = "a service has an address; use: cloudml models describe NAME"
 
 COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
     "cloudml": {
         "accelerate": _TORCH,
         "apply": "use: cloudml jobs submit -f FILE, or for a study cloudml hp submit -f FILE",
-        "build": "images are not offered; packages come from requirements.txt: cloudml run FOLDER",
+        "build": _IMAGES,
         "attach": "use: cloudml logs NAME --follow",
+        "autostop": "nothing stays behind after a job; use: cloudml stop NAME",
+        "aws": _STORED,
         "auth": "use: cloudml whoami, or cloudml config init",
         "check": "use: cloudml doctor",
-        "cluster": "there is one server; use: cloudml doctor",
+        "cluster": _ONE_SERVER,
+        "clusters": _ONE_SERVER,
+        "console": _CONSOLE,
+        "cost-report": "nothing is billed; use: cloudml quota list",
+        "dashboard": _CONSOLE,
+        "docker": _IMAGES,
         "cluster-info": "use: cloudml whoami, or cloudml doctor",
         "dask": _DASK,
         "dask-scheduler": _DASK,
@@ -185,6 +202,12 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "deepspeed": _TORCH,
         "down": "use: cloudml stop NAME",
         "endpoints": "use: cloudml models list",
+        "fit": _SCRIPT,
+        "fleet": _ONE_SERVER,
+        "fleets": _ONE_SERVER,
+        "gateway": _BEHIND_A_SERVICE,
+        "gateways": _BEHIND_A_SERVICE,
+        "gsutil": _STORED,
         "exec": "a running job has no shell; use: cloudml logs NAME --follow",
         "experiment": _EXPERIMENTS,
         "experiments": _EXPERIMENTS,
@@ -194,6 +217,19 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "horovodrun": _MPI,
         "images": "images are not offered; choose a framework: cloudml framework list",
         "help": "use: cloudml --help",
+        "jupyter": _NOTEBOOKS,
+        "lab": _NOTEBOOKS,
+        "notebook": _NOTEBOOKS,
+        "notebooks": _NOTEBOOKS,
+        "offer": "use: cloudml doctor",
+        "project": "use: cloudml admin orgs list",
+        "projects": "use: cloudml admin orgs list",
+        "python": _SCRIPT,
+        "python3": _SCRIPT,
+        "s3": _STORED,
+        "shell": "a running job has no shell; use: cloudml logs NAME --follow",
+        "train": _CODE,
+        "users": "use: cloudml admin users list",
         "dstack": "leave out dstack; use: cloudml run FOLDER",
         "kubectl": "leave out kubectl; use: cloudml jobs list",
         "artifacts": "use: cloudml jobs outputs NAME, and cloudml jobs cp -r NAME: .",
@@ -204,10 +240,10 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "katib": _STUDIES,
         "optuna": "for your own scripts use: cloudml hp proxy; for a study: cloudml hp submit -f FILE",
         "wandb": "use: cloudml hp for sweeps, and cloudml runs for runs",
-        "nodes": "there is one server; use: cloudml doctor",
+        "nodes": _ONE_SERVER,
         "pods": "the tasks of a job are in its description; use: cloudml jobs describe NAME",
         "pytorchjob": "use: cloudml jobs list",
-        "port-forward": "a service has an address; use: cloudml models describe NAME",
+        "port-forward": _BEHIND_A_SERVICE,
         "tail": "use: cloudml logs NAME --follow",
         "ray": "leave out ray; use: cloudml jobs submit SCRIPT",
         "rollout": "use: cloudml models rollback NAME VERSION",
@@ -229,13 +265,26 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "ssh": "a running job has no shell; use: cloudml logs NAME --follow",
         "tfjob": "use: cloudml jobs list",
         "torchrun": _TORCH,
-        "ui": "there is no web console yet; use: cloudml jobs list",
+        "ui": _CONSOLE,
         "up": "use: cloudml server",
         "version": "use: cloudml --version",
         "volume": "volumes are not offered; use: cloudml storage",
         "volumes": "volumes are not offered; use: cloudml storage",
     },
+    "cloudml server": {
+        "logs": "the server prints its log; of a unit of systemd use: journalctl -u cloud-ml",
+        "restart": "use: cloudml server stop, then: cloudml server",
+        "run": "use: cloudml server",
+        "start": "use: cloudml server",
+        "status": "use: cloudml doctor, or cloudml whoami",
+        "ui": _CONSOLE,
+        "up": "use: cloudml server",
+    },
     "cloudml jobs": {
+        "artifacts": "use: cloudml jobs outputs NAME, and cloudml jobs cp -r NAME: .",
+        "download": "use: cloudml jobs outputs NAME, and cloudml jobs cp -r NAME: .",
+        "ssh": "a running job has no shell; use: cloudml jobs logs NAME --follow",
+        "tail": "use: cloudml jobs logs NAME --follow",
         "attach": "use: cloudml jobs logs NAME --follow",
         "apply": "use: cloudml jobs submit -f FILE",
         "exec": "a running job has no shell; use: cloudml jobs logs NAME --follow",
@@ -294,3 +343,15 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Command path: word → what to use instead."""
+
+NOUN_ADVICE: Mapping[str, str] = {
+    "all": "use: cloudml ls, and cloudml models list",
+    "events": "use: cloudml events NAME",
+    "node": _ONE_SERVER,
+    "nodes": _ONE_SERVER,
+    "namespaces": "use: cloudml admin orgs list",
+    "secrets": "use: cloudml secret list",
+}
+"""What ``kubectl get`` lists and ``status`` does not. These are also names of jobs: those come
+first.
+"""

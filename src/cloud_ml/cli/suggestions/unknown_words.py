@@ -34,25 +34,44 @@ def find_alias(path: str, word: str, commands: Collection[str]) -> Sequence[str]
 
 
 def explain_unknown_command(
-    path: str, word: str, commands: Sequence[str], rest: Sequence[str] = ()
+    path: str,
+    word: str,
+    commands: Sequence[str],
+    rest: Sequence[str] = (),
+    hidden: Sequence[str] = (),
 ) -> str:
-    """One sentence about a command that does not exist; ``rest`` was typed after it."""
-    advice = _without_tool(path, word, commands, rest) or (
+    """One sentence about a command that does not exist; ``rest`` was typed after it. ``hidden``
+    commands work, and are not proposed.
+    """
+    advice = _without_tool(path, word, [*commands, *hidden], rest) or (
         synonyms.COMMAND_ADVICE.get(path, {}).get(word)
     )
     if advice:
         return f'there is no command "{word}"; {advice}'
     if near := get_close_matches(word, commands, n=_SEVERAL):
         return f'there is no command "{word}"; did you mean {" or ".join(near)}?'
+    if meant := _near_synonym(path, word):
+        return f'there is no command "{word}"; {meant}'
     return f'there is no command "{word}"; there are {", ".join(commands)}'
+
+
+def _near_synonym(path: str, word: str) -> str:
+    """What to say where the word is spelled nearly as one of another tool; empty if it is not."""
+    aliases, advice = synonyms.COMMANDS.get(path, {}), synonyms.COMMAND_ADVICE.get(path, {})
+    near = get_close_matches(word, [*aliases, *advice], n=1, cutoff=_SIMILAR)
+    if not near:
+        return ""
+    return advice.get(near[0]) or f"did you mean {aliases[near[0]]}?"
 
 
 def _without_tool(path: str, word: str, commands: Sequence[str], rest: Sequence[str]) -> str:
     """What to type instead of ``kubectl logs NAME``; empty if the next word says nothing here."""
     if word not in synonyms.TOOLS.get(path, ()) or not rest:
         return ""
-    if rest[0] in commands or find_alias(path, rest[0], commands):
+    if rest[0] in commands:
         return f"leave out {word}; use: {path} {shlex.join(rest)}"
+    if words := find_alias(path, rest[0], commands):
+        return f"leave out {word}; use: {path} {shlex.join([*words, *rest[1:]])}"
     advice = synonyms.COMMAND_ADVICE.get(path, {}).get(rest[0])
     return f"leave out {word}; {advice}" if advice else ""
 
