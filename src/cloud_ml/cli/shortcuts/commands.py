@@ -23,6 +23,7 @@ from cloud_ml.cli.shortcuts.kinds import (
 
 _HELP_OPTIONS = ("-h", "--help")
 _SCHEME = "fds://"
+_DESCRIBE = {JOB: "describe", SERVICE: "describe"}
 
 
 class RawCommand(click.Command):
@@ -72,13 +73,20 @@ def _describe(words: tuple[str, ...]) -> int:
     ctx = click.get_current_context()
     if not words or all(one.startswith("-") for one in words):
         return run_command(ctx, JOB, ["list", *words])
-    if (
-        words[0] in NOUNS
-        and len(words) == 1
-        and is_noun(ctx.ensure_object(Session).client, words[0])
-    ):
-        return run_command(ctx, NOUNS[words[0]], ["list"])
-    return _run_by_kind({JOB: "describe", SERVICE: "describe"}, words)
+    if _names_kind_alone(ctx, words):
+        return run_command(ctx, NOUNS[words[0]], ["list", *words[1:]])
+    return _run_by_kind(_DESCRIBE, words)
+
+
+def _names_kind_alone(ctx: click.Context, words: tuple[str, ...]) -> bool:
+    """Whether all of a kind are meant, with options of a list, as in ``get pods -o wide``."""
+    if words[0] not in NOUNS or (len(words) > 1 and not words[1].startswith("-")):
+        return False
+    try:
+        names, _ = read_names(ctx, _DESCRIBE, words)
+    except click.UsageError:  # an option of lists, or of none
+        names = words[:1]
+    return list(names) == [words[0]] and is_noun(ctx.ensure_object(Session).client, words[0])
 
 
 _CODE = click.Argument(

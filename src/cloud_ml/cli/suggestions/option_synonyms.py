@@ -66,6 +66,7 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--verbose": "set CLOUDML_DEBUG=1 to see the traceback of an error",
     },
     "cloudml jobs list": {
+        "-A": "lists show your organisation; administrators use: cloudml admin",
         "--running": "use --state running",
         "--sort-by": "the newest job comes first; use --output json for programs",
         "--watch": "use: cloudml jobs top, or cloudml jobs wait NAME",
