@@ -71,6 +71,7 @@ def test_the_version(offline: Run) -> None:
     [
         (("jbs",), 'there is no command "jbs"; did you mean jobs?'),
         (("jobs", "submt"), 'there is no command "submt"; did you mean submit?'),
+        (("aply",), "use: cloudml jobs submit -f FILE"),
         (("sumbit",), 'there is no command "sumbit"; did you mean jobs submit?'),
         (("dstack", "ps"), "leave out dstack; use: cloudml ps"),
         (("train",), "use: cloudml run FOLDER"),

@@ -50,8 +50,8 @@ def explain_unknown_command(
         return f'there is no command "{word}"; {advice}'
     if near := get_close_matches(word, commands, n=_SEVERAL):
         return f'there is no command "{word}"; did you mean {" or ".join(near)}?'
-    if meant := _near_synonym(path, word):
-        return f'there is no command "{word}"; {meant}'
+    if suggestion := _near_synonym(path, word):
+        return f'there is no command "{word}"; {suggestion}'
     return f'there is no command "{word}"; there are {", ".join(commands)}'
 
 
