@@ -53,7 +53,7 @@ from cloud_ml.state.base import Fence
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.jobs.output_collection import CollectedOutputs
 from cloud_ml.usecases.jobs.task_restarts import with_restart
-from support.jobs import restarted_after, wanted
+from support.jobs import restarted_after, with_desired
 
 EXAMPLES = int(os.environ.get("PROPERTIES_EXAMPLES", "25"))
 pytestmark = pytest.mark.timeout(max(300, 2 * EXAMPLES))
@@ -64,7 +64,7 @@ SLOTS = 3
 WORKERS = [None, 2, 3, "1:4"]
 ARRAY = {"array": "0-4%2", "max_failed": 1}
 ENDS = ("begin", "good", "bad", "memory", "lose")
-WISHES = ("stop", "delete", "run", "pause", "resume", "restart", "restart task")
+REQUESTS = ("stop", "delete", "run", "pause", "resume", "restart", "restart task")
 MEMORY_BYTES = 2**33
 LIMIT_BYTES = 2**31
 GROWN = "with more memory"
@@ -214,7 +214,7 @@ class JobLifecycle(RuleBasedStateMachine):
         self.seen: dict[str, tuple[int, int]] = {}
         self.jobs = 0
         self.pauses: dict[str, int] = {}
-        self.wishes: set[tuple[GangKey, str, int]] = set()
+        self.requested_restarts: set[tuple[GangKey, str, int]] = set()
         self.quota = QuotaSpec()
         self.short: set[GangKey] = set()
         self.elect()
@@ -347,31 +347,31 @@ class JobLifecycle(RuleBasedStateMachine):
             else:
                 self.engine.exit(key, task, 0 if what == "good" else 1)
 
-    @rule(data=st.data(), wish=st.sampled_from(WISHES))
-    def a_user_wishes(self, data: st.DataObject, wish: str) -> None:
+    @rule(data=st.data(), request=st.sampled_from(REQUESTS))
+    def a_user_requests(self, data: st.DataObject, request: str) -> None:
         if not (uids := self.uids()):
             return
         uid = data.draw(st.sampled_from(uids))
-        if wish == "delete":
+        if request == "delete":
             self.store.request_delete(TRAIN_JOB, uid, now=self.now)
-        elif wish == "stop":
-            self.store.change_spec(TRAIN_JOB, uid, wanted(Desired.STOPPED), now=self.now)
+        elif request == "stop":
+            self.store.change_spec(TRAIN_JOB, uid, with_desired(Desired.STOPPED), now=self.now)
             return
-        elif wish == "restart":
+        elif request == "restart":
             self.pauses[uid] = self.pauses.get(uid, 0) + 1
             after = self.store.get(TRAIN_JOB, uid).status.attempt
             self.store.change_spec(TRAIN_JOB, uid, restarted_after(after), now=self.now)
             return
-        elif wish == "restart task":
-            self._wish_for_a_task(uid, data)
+        elif request == "restart task":
+            self._request_task_restart(uid, data)
             return
-        before = {"run": Desired.SAVED, "pause": Desired.RUN, "resume": Desired.PAUSED}.get(wish)
+        before = {"run": Desired.SAVED, "pause": Desired.RUN, "resume": Desired.PAUSED}.get(request)
         if self.store.get(TRAIN_JOB, uid).spec.workload.desired is before:
-            after = Desired.PAUSED if wish == "pause" else Desired.RUN
-            self.pauses[uid] = self.pauses.get(uid, 0) + (wish != "run")
-            self.store.change_spec(TRAIN_JOB, uid, wanted(after), now=self.now)
+            after = Desired.PAUSED if request == "pause" else Desired.RUN
+            self.pauses[uid] = self.pauses.get(uid, 0) + (request != "run")
+            self.store.change_spec(TRAIN_JOB, uid, with_desired(after), now=self.now)
 
-    def _wish_for_a_task(self, uid: str, data: st.DataObject) -> None:
+    def _request_task_restart(self, uid: str, data: st.DataObject) -> None:
         """Somebody wants a task to start again that runs as far as the server knows."""
         key = GangKey(uid, self.store.get(TRAIN_JOB, uid).status.attempt)
         gang = self.machine.gangs.get(key)
@@ -379,12 +379,12 @@ class JobLifecycle(RuleBasedStateMachine):
         if not running:
             return
         task = data.draw(st.sampled_from(running))
-        wish = RequestedRestart(key.attempt, task.name, task.requested_restarts + 1)
-        self.wishes.add((key, task.name, wish.number))
+        request = RequestedRestart(key.attempt, task.name, task.requested_restarts + 1)
+        self.requested_restarts.add((key, task.name, request.number))
         self.store.change_spec(
             TRAIN_JOB,
             uid,
-            lambda spec: change_workload(spec, lambda workload: with_restart(workload, wish)),
+            lambda spec: change_workload(spec, lambda workload: with_restart(workload, request)),
             now=self.now,
         )
 
@@ -435,8 +435,8 @@ class JobLifecycle(RuleBasedStateMachine):
                 for other, gang in self.machine.gangs.items()
                 if other.job_uid == key.job_uid
             )
-            said = [event.message for event in self.store.events(key.job_uid)]
-            resized = sum(message.startswith("to be resized") for message in said)
+            messages = [event.message for event in self.store.events(key.job_uid)]
+            resized = sum(message.startswith("to be resized") for message in messages)
             free = lost + self.pauses.get(key.job_uid, 0) + resized  # none costs a retry
             assert key.attempt <= MAX_RETRIES + 1 + free
 
@@ -452,10 +452,10 @@ class JobLifecycle(RuleBasedStateMachine):
             assert not restarts or restarts.keys() <= {*self.machine.plans[key].restarts.tasks}
 
     @invariant()
-    def a_task_is_restarted_once_for_each_wish(self) -> None:
+    def a_task_is_restarted_once_for_each_request(self) -> None:
         done = self.machine.requested_restarts
         assert len(done) == len(set(done))
-        assert self.wishes.issuperset(done)
+        assert self.requested_restarts.issuperset(done)
 
     @invariant()
     def gangs_run_whole_or_not_at_all(self) -> None:
@@ -486,8 +486,8 @@ class JobLifecycle(RuleBasedStateMachine):
             record = self.store.get(TRAIN_JOB, uid)
             growth = record.spec.workload.retry.memory_growth
             assert growth or not record.status.memory
-            said = [event.message for event in self.store.events(uid)]
-            grown = sum(GROWN in message for message in said)
+            messages = [event.message for event in self.store.events(uid)]
+            grown = sum(GROWN in message for message in messages)
             limits = [LIMIT_BYTES, LIMIT_BYTES * 3 // 2, 2**32]
             for role in in_force(record.spec.workload, record.status).roles:
                 size = role.resources.memory_bytes
@@ -510,7 +510,7 @@ class JobLifecycle(RuleBasedStateMachine):
                 before[plan.role] = plan.memory_bytes, key in self.short
 
     @invariant()
-    def worlds_stay_within_what_was_asked_for(self) -> None:
+    def worlds_stay_within_the_requested_size(self) -> None:
         for uid in self.uids():
             record = self.store.get(TRAIN_JOB, uid)
             worlds = [record.status.world, record.status.next_world]
@@ -550,7 +550,7 @@ class JobLifecycle(RuleBasedStateMachine):
     def settle(self) -> None:
         """Left alone with a healthy controller and an impatient user, everything comes to rest."""
         for uid in self.uids():
-            self.store.change_spec(TRAIN_JOB, uid, wanted(Desired.STOPPED), now=self.now)
+            self.store.change_spec(TRAIN_JOB, uid, with_desired(Desired.STOPPED), now=self.now)
         for _ in range(12):
             self.now += timedelta(seconds=10)
             for uid in self.uids():
@@ -670,7 +670,7 @@ class RestartLifecycle(JobLifecycle):
         self.all_goes_well()
         (uid,) = self.uids()
         self.run_pass(uid, Failpoints(None, after_effect=False), None)
-        self._wish_for_a_task(uid, data)
+        self._request_task_restart(uid, data)
         self.run_pass(uid, Failpoints(None, after_effect=False), self.frozen)
         assert isinstance(self.frozen[0][1], RestartTask)
 

@@ -21,12 +21,12 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 def spec_of(name: str = "linear", *, desired: Desired = Desired.RUN, **fields: Any) -> JobSpec:
     """A job that is wanted in some way."""
-    return wanted(desired)(
+    return with_desired(desired)(
         from_wire(TrainJob(name, "trainer.task", "fds://cloudml/t.tar.gz", **fields))
     )
 
 
-def wanted(desired: Desired) -> Callable[[JobSpec], JobSpec]:
+def with_desired(desired: Desired) -> Callable[[JobSpec], JobSpec]:
     """A change of a spec, after which the job is wanted like this."""
     return lambda spec: change_workload(spec, lambda workload: workload.with_desired(desired))
 

@@ -158,11 +158,11 @@ async def test_a_study_is_held_on_to(world: World) -> None:  # noqa: F811
     )
     assert (study.name, study.phase) == ("rates", "Running")
     assert await asyncio.to_thread(study.best) is None
-    for option, said in {
+    for option, message in {
         "objectives": r"create_study\(\) has no option 'objectives'; did you mean objective\?",
         "n_trials": r"create_study\(\) has no option 'n_trials'; did you mean max_trials\?",
     }.items():
-        with pytest.raises(TypeError, match=said):
+        with pytest.raises(TypeError, match=message):
             client.create_study("other", job, {"lr": [1]}, **{option: 3})
     with pytest.raises(TypeError, match=r"a TrainJob is expected, such as TrainJob\(.*type str"):
         client.create_study("other", "slow", {"lr": [1]})  # type: ignore[arg-type]

@@ -47,16 +47,16 @@ def _as_other(data: Path) -> str:
         os.setuid(OTHER)
         try:
             data_folder.hold(data, for_server=True)
-            told = "held"
+            outcome = "held"
         except CloudMlError as error:
-            told = f"{error.message}|{error.hint}"
-        os.write(sender, told.encode())
+            outcome = f"{error.message}|{error.hint}"
+        os.write(sender, outcome.encode())
         os._exit(0)
     os.close(sender)
     with os.fdopen(receiver) as pipe:
-        told = pipe.read()
+        outcome = pipe.read()
     os.waitpid(child, 0)
-    return told
+    return outcome
 
 
 def _given(data: Path) -> Path:

@@ -41,7 +41,7 @@ def run(folder: Path, *orders: str, **variables: str) -> subprocess.CompletedPro
     )
 
 
-def meant(folder: Path) -> dict[str, str]:
+def variables(folder: Path) -> dict[str, str]:
     return {failpoints.FOLDER: str(folder), failpoints.ALLOWED: failpoints.WORD}
 
 
@@ -61,8 +61,11 @@ def test_a_folder_alone_is_refused(tmp_path: Path, word: str) -> None:
 
 
 def test_an_order_is_carried_out_once_where_it_says(tmp_path: Path) -> None:
-    killed = run(tmp_path, POINT, **meant(tmp_path))
+    killed = run(tmp_path, POINT, **variables(tmp_path))
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "")
     assert [file.name for file in tmp_path.iterdir()] == [f"{POINT}.reached"]
-    assert run(tmp_path, **meant(tmp_path)).stdout == "passed\npassed again\n"
-    assert run(tmp_path, "state.commit.after", **meant(tmp_path)).stdout == "passed\npassed again\n"
+    assert run(tmp_path, **variables(tmp_path)).stdout == "passed\npassed again\n"
+    assert (
+        run(tmp_path, "state.commit.after", **variables(tmp_path)).stdout
+        == "passed\npassed again\n"
+    )

@@ -55,7 +55,7 @@ def test_old_interpreters_understand_it(name: str) -> None:
 
 
 def test_it_reads_writes_and_lists_like_the_sdk_outside_of_jobs(storage: Path) -> None:
-    said = run(
+    output = run(
         """
 import fsspec
 fs = fsspec.filesystem("fds")
@@ -77,7 +77,7 @@ print(fs.exists("other/late"), fs.modified("other/late").tzinfo, fs.isdir("cloud
 """,
         storage,
     ).splitlines()
-    assert said == [
+    assert output == [
         "['cloudml', 'other'] ['cloudml/in/a.csv'] ['cloudml/in/a.csv']",
         "b'23456' 10 ['other/made/b.txt']",
         "b'0123456789!' ['other/new'] False",
@@ -113,26 +113,27 @@ def test_errors_are_those_of_files_and_name_the_uri(
 ) -> None:
     opened = "lambda *a: fsspec.open(*a).open()" if "fsspec.open" in code else "None"
     call = code.replace("fsspec.open", "opened")
-    said = run(
+    output = run(
         f"{_OUTCOMES}\nfs = fsspec.filesystem('fds')\nopened = {opened}\nprint(outcome({call}))",
         storage,
     )
-    assert all(word in said for word in words), said
-    assert str(storage) not in said
+    assert all(word in output for word in words), output
+    assert str(storage) not in output
     assert {one.name for one in storage.parent.iterdir()} == {"secret", "storage"}
     assert {one.name for one in storage.iterdir()} == {"cloudml", "other"}
     assert (storage / "cloudml" / "in" / "a.csv").exists()
 
 
 def test_outside_of_a_job_it_says_so() -> None:
-    said = run(f"{_OUTCOMES}\nprint(outcome(fsspec.filesystem, 'fds'))", None)
+    output = run(f"{_OUTCOMES}\nprint(outcome(fsspec.filesystem, 'fds'))", None)
     assert (
-        said == "ValueError: fds:// leads to the buckets of a job, and CLOUDML_STORAGE is not set\n"
+        output
+        == "ValueError: fds:// leads to the buckets of a job, and CLOUDML_STORAGE is not set\n"
     )
 
 
 def test_it_is_no_distribution_and_costs_programs_without_fsspec_nothing(storage: Path) -> None:
-    said = run(
+    output = run(
         f"""
 import sys, importlib.metadata
 print(sorted(name for name in sys.modules if "fsspec" in name))
@@ -141,24 +142,24 @@ print(importlib.metadata.version("cloud-ml") == {cloud_ml.__version__!r})
 """,
         storage,
     )
-    assert said.splitlines() == ["[]", "[]", "True"]
+    assert output.splitlines() == ["[]", "[]", "True"]
 
 
 def test_without_fsspec_its_import_fails_as_ever(storage: Path) -> None:
-    said = run(
+    output = run(
         "import importlib.util\nprint(importlib.util.find_spec('fsspec'))\n"
         "try:\n    import fsspec\nexcept ModuleNotFoundError as error:\n    print(error)",
         storage,
         "-S",
     )
-    assert said.splitlines() == ["None", "No module named 'fsspec'"]
+    assert output.splitlines() == ["None", "No module named 'fsspec'"]
 
 
 def test_an_fsspec_that_is_reloaded_or_of_the_jobs_own_is_found(storage: Path) -> None:
     own = storage.parent / "code" / "fsspec"
     own.mkdir(parents=True)
     (own / "__init__.py").write_text("OWN = True\n")
-    said = run(
+    output = run(
         f"""
 import importlib, sys, fsspec
 print(fsspec.get_filesystem_class("fds").__module__)
@@ -172,4 +173,4 @@ print(fsspec.OWN)
 """,
         storage,
     )
-    assert said.splitlines() == ["cloud_ml_fsspec", "cloud_ml_fsspec", "True"]
+    assert output.splitlines() == ["cloud_ml_fsspec", "cloud_ml_fsspec", "True"]

@@ -65,8 +65,8 @@ print("cloud_ml_job_import" in sys.modules, CloudMlClient)
 {statement}
 print(job.__file__)
 """
-    said = subprocess.check_output([sys.executable, "-S", "-c", code], cwd=tmp_path, text=True)
-    assert said.splitlines() == ["False that of the SDK", str(COPY / "cloud_ml" / "job.py")]
+    output = subprocess.check_output([sys.executable, "-S", "-c", code], cwd=tmp_path, text=True)
+    assert output.splitlines() == ["False that of the SDK", str(COPY / "cloud_ml" / "job.py")]
 
 
 def test_the_newest_that_is_there_is_handed_on(folder: Path) -> None:

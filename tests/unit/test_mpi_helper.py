@@ -23,11 +23,16 @@ SOCKET = ".cloudml-mpi-1-worker-1"
 
 
 def start(folder: Path, *words: str, path: str = os.defpath) -> subprocess.Popen[str]:
-    told = {"CLOUDML_ROLE": "worker", "CLOUDML_INDEX": "1", "CLOUDML_ATTEMPT": "1", "PATH": path}
+    environment = {
+        "CLOUDML_ROLE": "worker",
+        "CLOUDML_INDEX": "1",
+        "CLOUDML_ATTEMPT": "1",
+        "PATH": path,
+    }
     return subprocess.Popen(
         [sys.executable, "-S", str(HELPER), *words],
         cwd=folder,
-        env=told,
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -112,7 +117,7 @@ def test_the_socket_is_its_owners(tmp_path: Path, worker: subprocess.Popen[str])
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "message"),
     [
         (struct.pack("!I", (1 << 20) + 1), "a command of 1048577 bytes came; allowed are 1048576"),
         (struct.pack("!I", 5) + b"true", "the launcher has ended before"),
@@ -120,13 +125,13 @@ def test_the_socket_is_its_owners(tmp_path: Path, worker: subprocess.Popen[str])
     ],
 )
 def test_a_command_that_is_too_long_or_cut_does_not_run(
-    sent: bytes, said: str, tmp_path: Path, worker: subprocess.Popen[str]
+    sent: bytes, message: str, tmp_path: Path, worker: subprocess.Popen[str]
 ) -> None:
     with listening(tmp_path) as connection:
         connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
         out = worker.communicate(timeout=60)[0]
-    assert said in out
+    assert message in out
     assert worker.returncode == 1
 
 

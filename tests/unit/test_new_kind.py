@@ -169,14 +169,14 @@ async def test_the_command_line_has_it(world: World) -> None:
 
 
 async def test_the_command_line_explains_mistakes(world: World) -> None:
-    async def said(*arguments: str) -> str:
+    async def error_of(*arguments: str) -> str:
         return str((await world.command(*arguments)).exception)
 
-    assert "missing: NAME" in await said("create", "text=hello")
-    assert "'hello' is not FIELD=VALUE" in await said("create", "first", "hello")
-    assert "colour" in await said("create", "first", "text=a", "colour=red")
-    assert "there is no note nothing" in await said("describe", "nothing")
-    assert "no.yaml cannot be read" in await said("create", "-f", "no.yaml")
+    assert "missing: NAME" in await error_of("create", "text=hello")
+    assert "'hello' is not FIELD=VALUE" in await error_of("create", "first", "hello")
+    assert "colour" in await error_of("create", "first", "text=a", "colour=red")
+    assert "there is no note nothing" in await error_of("describe", "nothing")
+    assert "no.yaml cannot be read" in await error_of("create", "-f", "no.yaml")
 
 
 async def test_what_it_costs() -> None:

@@ -97,8 +97,8 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, words: list[str]) -> N
     file.write_text(text)
     with pytest.raises(InvalidRequest) as refused:
         load(file)
-    told = refused.value.message + (refused.value.hint or "") + str(refused.value.allowed)
-    assert [word for word in words if word not in told] == []
+    message = refused.value.message + (refused.value.hint or "") + str(refused.value.allowed)
+    assert [word for word in words if word not in message] == []
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

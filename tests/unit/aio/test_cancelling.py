@@ -163,14 +163,14 @@ def test_a_thousand_waits_need_no_thread() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(1000, (hard - 200) // 2 if hard > 0 else 1000)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * wanted + 200), hard))
+    count = min(1000, (hard - 200) // 2 if hard > 0 else 1000)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * count + 200), hard))
 
     async def main() -> None:
         async with Peer() as peer, peer.client() as client:
             before = threading.active_count()
-            waits = [asyncio.create_task(client.describe_train_job("a")) for _ in range(wanted)]
-            await peer.until(wanted)
+            waits = [asyncio.create_task(client.describe_train_job("a")) for _ in range(count)]
+            await peer.until(count)
             assert threading.active_count() == before
             for wait in waits:
                 wait.cancel()
@@ -225,12 +225,12 @@ def test_transfers_wait_their_turn_and_progress_is_told_in_the_loop(
         (tmp_path / str(number)).write_bytes(b"x" * 200_000)
 
     async def main() -> None:
-        told: list[tuple[int, int | None]] = []
+        reports: list[tuple[int, int | None]] = []
         here = threading.get_ident()
 
         def progress(done: int, total: int | None) -> None:
             assert threading.get_ident() == here
-            told.append((done, total))
+            reports.append((done, total))
 
         async with AsyncCloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint) as client:
             storage = AsyncStorage(client._transport, Transfers(parallel=2))
@@ -240,7 +240,7 @@ def test_transfers_wait_their_turn_and_progress_is_told_in_the_loop(
             )
             assert [one.size for one in sent] == [200_000] * 6
             assert await storage.download(uris[0], tmp_path / "back") == 200_000
-        assert told.count((200_000, 200_000)) >= 6
+        assert reports.count((200_000, 200_000)) >= 6
 
     asyncio.run(main())
     assert (tmp_path / "back").read_bytes() == b"x" * 200_000

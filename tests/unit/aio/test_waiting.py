@@ -20,10 +20,10 @@ class Calls:
 
     def __init__(self, *answers: Job | Exception) -> None:
         self.answers = list(answers)
-        self.asked = 0
+        self.attempts = 0
 
     def get(self, _: str, **__: Any) -> Job:
-        self.asked += 1
+        self.attempts += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -72,7 +72,7 @@ def test_a_server_that_stays_away_is_told(ask: Any, naps: list[float]) -> None:
     calls = Calls(TransportError("down"))
     with pytest.raises(TransportError):
         ask(calls, "wait")
-    assert calls.asked == PATIENCE.attempts == len(naps) + 1
+    assert calls.attempts == PATIENCE.attempts == len(naps) + 1
 
 
 def test_the_callers_limit_holds_while_the_server_is_away(ask: Any, naps: list[float]) -> None:

@@ -16,7 +16,7 @@ def entries(served: Served) -> list[AuditEntry]:
     return list(served.store.audit(AuditFilter()).items)
 
 
-def told(served: Served) -> list[tuple[str, str, str]]:
+def audit_rows(served: Served) -> list[tuple[str, str, str]]:
     return [(entry.operation, entry.target, entry.outcome) for entry in entries(served)]
 
 
@@ -45,7 +45,7 @@ async def test_both_surfaces_tell_the_same(served: Served) -> None:
     await served.member.original("POST", v1, served.job(job_name="b", save_mode=True))
     await served.member.original("GET", f"{v1}/b/start")
     await served.admin.original("DELETE", f"{v1}/b?org_id=1")
-    found = told(served)[::-1]
+    found = audit_rows(served)[::-1]
     assert [operation for operation, _, _ in found] == [
         "jobs.submit",
         "jobs.start",
@@ -58,7 +58,7 @@ async def test_storage_is_told_by_bucket_and_key(served: Served) -> None:
     await served.member.call("PUT", "/api/v1/storage/scratch")
     await served.member.call("PUT", "/api/v1/storage/scratch/a/b.txt", body=b"hello")
     await served.member.call("DELETE", "/api/v1/storage/scratch/a/b.txt")
-    assert [(operation, target) for operation, target, _ in told(served)[::-1]] == [
+    assert [(operation, target) for operation, target, _ in audit_rows(served)[::-1]] == [
         ("storage.create_bucket", "scratch"),
         ("storage.upload", "scratch/a/b.txt"),
         ("storage.delete", "scratch/a/b.txt"),
@@ -68,7 +68,10 @@ async def test_storage_is_told_by_bucket_and_key(served: Served) -> None:
 async def test_a_refusal_is_told_with_its_code(served: Served) -> None:
     await served.stranger.call("POST", "/api/v1/jobs/nobody/cancel")
     await served.member.call("POST", "/api/v1/jobs", served.job(job_name="Wrong_Name"))
-    assert told(served) == [("jobs.submit", "", "invalid"), ("jobs.cancel", "nobody", "not_found")]
+    assert audit_rows(served) == [
+        ("jobs.submit", "", "invalid"),
+        ("jobs.cancel", "nobody", "not_found"),
+    ]
 
 
 async def test_a_bucket_that_stays_is_not_on_record_as_removed(served: Served) -> None:
@@ -80,7 +83,7 @@ async def test_a_bucket_that_stays_is_not_on_record_as_removed(served: Served) -
         assert answer.status == expected
     await served.member.call("DELETE", "/api/v1/storage/scratch/a.txt")
     await served.member.call("DELETE", "/api/v1/storage/scratch")
-    assert [row for row in told(served)[::-1] if row[0] == "storage.delete_bucket"] == [
+    assert [row for row in audit_rows(served)[::-1] if row[0] == "storage.delete_bucket"] == [
         ("storage.delete_bucket", "scratch", "conflict"),
         ("storage.delete_bucket", "scratch", "seen_before"),
         ("storage.delete_bucket", "scratch", "done"),
@@ -91,14 +94,14 @@ async def test_a_removal_by_force_is_on_record_once(served: Served) -> None:
     await served.member.call("PUT", "/api/v1/storage/scratch")
     await served.member.call("PUT", "/api/v1/storage/scratch/a.txt", body=b"hello")
     await served.member.call("DELETE", "/api/v1/storage/scratch?force=true")
-    assert told(served)[:1] == [("storage.delete_bucket", "scratch", "done")]
-    assert len(told(served)) == 3
+    assert audit_rows(served)[:1] == [("storage.delete_bucket", "scratch", "done")]
+    assert len(audit_rows(served)) == 3
 
 
 async def test_a_bucket_name_that_is_taken_is_not_on_record_as_made(served: Served) -> None:
     await served.member.call("PUT", "/api/v1/storage/scratch")
     assert (await served.stranger.call("PUT", "/api/v1/storage/scratch")).status == 409
-    assert [outcome for _, _, outcome in told(served)] == ["already_exists", "done"]
+    assert [outcome for _, _, outcome in audit_rows(served)] == ["already_exists", "done"]
 
 
 async def test_reads_and_strangers_without_a_key_leave_nothing(served: Served) -> None:
@@ -116,7 +119,7 @@ async def test_a_replay_is_on_record_as_what_it_is(served: Served) -> None:
     assert [
         (await served.client.send("PUT", "/api/v1/storage/scratch", headers)).status for _ in "ab"
     ] == [201, 401]
-    assert [outcome for _, _, outcome in told(served)] == ["seen_before", "done"]
+    assert [outcome for _, _, outcome in audit_rows(served)] == ["seen_before", "done"]
 
 
 async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) -> None:
@@ -139,7 +142,7 @@ async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) ->
     assert {
         (answer.status, answer.json()["code"], answer.json()["allowed"]) for answer in answers
     } == {(403, "forbidden", "admin or owner or member")}
-    assert [outcome for _, _, outcome in told(served)[:6]] == ["forbidden"] * 6
+    assert [outcome for _, _, outcome in audit_rows(served)[:6]] == ["forbidden"] * 6
 
 
 async def test_an_answer_does_not_depend_on_the_note_of_a_refusal(served: Served) -> None:

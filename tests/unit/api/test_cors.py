@@ -43,13 +43,13 @@ async def test_it_is_off_by_default(served: Served) -> None:
 async def test_a_page_of_a_named_origin_may_send_a_token_and_read_the_answer(
     opened: Served,
 ) -> None:
-    asked = await preflight(opened, APP)
-    assert asked.status == 204
-    assert asked.headers["access-control-allow-origin"] == APP
-    assert "authorization" in asked.headers["access-control-allow-headers"]
-    assert "DELETE" in asked.headers["access-control-allow-methods"]
-    wish = {"scopes": ["jobs:read"], "expires_in_s": 60}
-    token = (await opened.member.call("POST", "/api/v1/tokens", wish)).json()["token"]
+    preflight_answer = await preflight(opened, APP)
+    assert preflight_answer.status == 204
+    assert preflight_answer.headers["access-control-allow-origin"] == APP
+    assert "authorization" in preflight_answer.headers["access-control-allow-headers"]
+    assert "DELETE" in preflight_answer.headers["access-control-allow-methods"]
+    token_request = {"scopes": ["jobs:read"], "expires_in_s": 60}
+    token = (await opened.member.call("POST", "/api/v1/tokens", token_request)).json()["token"]
     answer = await opened.client.send(
         "GET", "/api/v1/jobs", {"Origin": APP, "Authorization": f"Bearer {token}"}
     )

@@ -62,7 +62,7 @@ def scope_of(path: str, method: str = "GET", query: str = "") -> dict[str, Any]:
     }
 
 
-async def asked(direct: Direct, scope: dict[str, Any]) -> list[dict[str, Any]]:
+async def messages_sent(direct: Direct, scope: dict[str, Any]) -> list[dict[str, Any]]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
@@ -149,7 +149,7 @@ async def test_what_takes_more_than_parameters_goes_to_the_framework() -> None:
         scope_of("/nowhere"),
         scope_of("/made", "PUT"),
     ):
-        await asked(direct, scope)
+        await messages_sent(direct, scope)
         assert scope["beyond"]
 
 

@@ -63,7 +63,7 @@ def somebody(served: Served, role: Role, org: str = "default") -> Caller:
     )
 
 
-async def asked(caller: Caller, name: str, names: dict[str, str]) -> Answer:
+async def call_operation(caller: Caller, name: str, names: dict[str, str]) -> Answer:
     return await Request.of(name, names).send(caller, whole=not ROWS[name].streams)
 
 
@@ -104,18 +104,18 @@ async def test_what_is_somebody_elses_is_answered_like_what_never_was(
     own = {"own": "others"}
     for role in (Role.MEMBER, Role.OWNER):
         caller = somebody(served, role, "other")
-        foreign = await asked(caller, name, names | own)
-        missing = await asked(caller, name, absent | own)
-        told = foreign.body
+        foreign = await call_operation(caller, name, names | own)
+        missing = await call_operation(caller, name, absent | own)
+        normalized = foreign.body
         for word, value in names.items():
             if word != "number":
-                told = told.replace(value.encode(), absent.get(word, value).encode())
+                normalized = normalized.replace(value.encode(), absent.get(word, value).encode())
         if names["number"] != absent["number"]:
-            told = told.replace(b"organisation 1", b"organisation 9").replace(
+            normalized = normalized.replace(b"organisation 1", b"organisation 9").replace(
                 b'"value":"1"', b'"value":"9"'
             )
         assert foreign.status == missing.status in (403, 404), (foreign.text, missing.text)
-        assert told == missing.body
+        assert normalized == missing.body
         assert foreign.headers.keys() == missing.headers.keys()
 
 
@@ -124,7 +124,7 @@ async def test_who_may_only_look_changes_nothing(served: Served, name: str) -> N
     names = await furnish(served, name)
     viewer = somebody(served, Role.VIEWER)
     before = served.store.revision(), _stored(served)
-    answer = await asked(viewer, name, names)
+    answer = await call_operation(viewer, name, names)
     assert answer.status == 403, answer.text
     assert (served.store.revision(), _stored(served)) == before
     assert audit(served)[0].outcome == "forbidden"
@@ -136,7 +136,7 @@ async def test_an_owner_does_not_run_the_platform(served: Served, name: str) -> 
     for org in ("default", "other"):
         owner = somebody(served, Role.OWNER, org)
         before = served.store.revision()
-        assert (await asked(owner, name, names)).status in (403, 404)
+        assert (await call_operation(owner, name, names)).status in (403, 404)
         assert served.store.revision() == before
 
 
@@ -213,8 +213,8 @@ def scope_of(name: str) -> str:
 
 
 async def with_token(served: Served, name: str, names: dict[str, str], scopes: list[str]) -> Answer:
-    wish = {"scopes": scopes, "expires_in_s": 3600}
-    made = (await served.admin.call("POST", "/api/v1/tokens", wish)).json()
+    token_request = {"scopes": scopes, "expires_in_s": 3600}
+    made = (await served.admin.call("POST", "/api/v1/tokens", token_request)).json()
     bearer = {"Authorization": f"Bearer {made['token']}"}
     answer = await Request.of(name, names).send(served.admin, bearer, whole=not ROWS[name].streams)
     # A user has only so many, and there are more operations.

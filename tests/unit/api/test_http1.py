@@ -208,9 +208,9 @@ async def test_a_connection_too_many_is_turned_away(served: Served) -> None:
         writer.close()
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("with_request", [False, True])
 async def test_the_connection_that_is_idle_longest_gives_way_to_a_new_one(
-    served: Served, asked: bool
+    served: Served, with_request: bool
 ) -> None:
     """One organisation's idle connections were all that the server takes."""
     request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -222,8 +222,8 @@ async def test_the_connection_that_is_idle_longest_gives_way_to_a_new_one(
             writer.write(first)
             return reader
 
-        idle = [await connect(request if asked else b"") for _ in range(2)]
-        for reader in idle if asked else []:
+        idle = [await connect(request if with_request else b"") for _ in range(2)]
+        for reader in idle if with_request else []:
             await reader.readuntil(b"}")
         busy = await connect(request[:10])
         for reader in idle:

@@ -297,7 +297,7 @@ async def test_a_job_that_has_not_started_has_no_tasks_yet(served: Served) -> No
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("since=yesterday", "2026-01-31T12:00:00Z"),
         ("since=2026-01-31T12:00:00Z&lines=3", "nothing together with lines or offset"),
@@ -306,12 +306,12 @@ async def test_a_job_that_has_not_started_has_no_tasks_yet(served: Served) -> No
     ],
 )
 async def test_since_when_a_log_is_wanted_must_be_clear(
-    served: Served, query: str, told: str
+    served: Served, query: str, message: str
 ) -> None:
     await served.submitted(job_name="linear")
     answer = await served.admin.call("GET", f"/api/v1/jobs/linear/logs?{query}")
     assert (answer.status, answer.json()["field"]) == (400, "since")
-    assert told in answer.json()["message"]
+    assert message in answer.json()["message"]
 
 
 @pytest.mark.parametrize(
@@ -330,10 +330,10 @@ async def test_texts_that_no_database_or_file_can_hold_are_refused(
     served: Served, field: str, value: object, allowed: str
 ) -> None:
     answer = await served.admin.call("POST", "/api/v1/jobs", served.job(**{field: value}))
-    told = answer.json()
-    assert (answer.status, told["code"]) == (400, "invalid")
-    assert told["field"].startswith(field)
-    assert allowed in told["allowed"]
+    error = answer.json()
+    assert (answer.status, error["code"]) == (400, "invalid")
+    assert error["field"].startswith(field)
+    assert allowed in error["allowed"]
 
 
 async def test_lists_of_times_at_the_ends_of_all_times(served: Served) -> None:
@@ -360,8 +360,8 @@ async def test_one_task_is_asked_for_by_its_name(served: Served) -> None:
     assert absent.status == 404
     assert "linear has no task worker-0" in absent.text
     for path in ("tasks/0", "tasks/maste-0", "logs?task=0"):
-        meant = await served.member.call("GET", f"/api/v1/jobs/linear/{path}")
-        assert "Did you mean master-0?" in meant.text, path
+        answer = await served.member.call("GET", f"/api/v1/jobs/linear/{path}")
+        assert "Did you mean master-0?" in answer.text, path
 
 
 @pytest.mark.parametrize("what", ["cancel", "start", "pause", "resume", "stacks", "restart"])
@@ -392,12 +392,12 @@ async def test_one_task_is_restarted_where_its_recipe_can_go_on(served: Served) 
     assert (unknown.status, unknown.json()["allowed"]) == (404, "one of task-0, task-1")
     for _ in range(2):  # the second is the same wish, which nobody has fulfilled yet
         assert (await restart(array, "task-1")).status == 200
-    wishes = served.platform.jobs.get(array["uid"]).spec.workload.requested_restarts
-    assert wishes == (RequestedRestart(1, "task-1", 1),)
+    restarts = served.platform.jobs.get(array["uid"]).spec.workload.requested_restarts
+    assert restarts == (RequestedRestart(1, "task-1", 1),)
     events = (await served.member.call("GET", f"/api/v1/jobs/{array['uid']}/events")).json()
-    said = [one["message"] for one in events["items"] if one["reason"] == "RestartRequested"]
-    assert len(said) == 1
-    assert said[0].startswith("restart of task-1 requested by ")
+    messages = [one["message"] for one in events["items"] if one["reason"] == "RestartRequested"]
+    assert len(messages) == 1
+    assert messages[0].startswith("restart of task-1 requested by ")
 
 
 @pytest.mark.parametrize("what", ["restart", "stacks"])
@@ -408,14 +408,14 @@ async def test_a_job_that_has_just_begun_is_known_to_run_when_it_is_asked(
     array = await served.submitted(job_name="sweep", array="0-1")
     served.move(array["uid"], Phase.STARTING)
     path = f"/api/v1/jobs/sweep/{what}?task=task-1"
-    asked = asyncio.ensure_future(served.member.call("POST", path))
+    request = asyncio.ensure_future(served.member.call("POST", path))
     while array["uid"] not in served.platform.hub._watches:
-        assert not asked.done(), asked.result().text
+        assert not request.done(), request.result().text
         await asyncio.sleep(0)
     tasks = tuple(ProcessPlan("task", index, ("fake", "wait")) for index in (0, 1))
     await served.engine.ensure(Gang(GangKey(array["uid"], 1), tenant=1, processes=tasks))
     served.move(array["uid"], Phase.RUNNING)
-    answer = await asyncio.wait_for(asked, 50)
+    answer = await asyncio.wait_for(request, 50)
     assert answer.status < 300, answer.text
 
 
@@ -432,11 +432,11 @@ async def test_a_job_that_takes_long_to_start_has_no_task_to_restart(
         answer = await served.member.call("POST", path)
     assert (answer.status, answer.json()["field"]) == (409, "phase")
     assert "task-1 has not started yet" in answer.json()["message"]
-    asked = asyncio.ensure_future(served.member.call("POST", path))
+    request = asyncio.ensure_future(served.member.call("POST", path))
     while array["uid"] not in served.platform.hub._watches:
         await asyncio.sleep(0)
     served.platform.hub.close()
-    assert (await asyncio.wait_for(asked, 50)).status == 409
+    assert (await asyncio.wait_for(request, 50)).status == 409
 
 
 async def test_a_task_whose_recipe_needs_all_of_them_is_not_restarted(served: Served) -> None:

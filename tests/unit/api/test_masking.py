@@ -45,7 +45,7 @@ def stored(served: Served, name: str) -> dict[str, str] | None:
     return record.spec.submitted.environment
 
 
-async def told(caller: Caller, *targets: str) -> str:
+async def fetch_texts(caller: Caller, *targets: str) -> str:
     answers = [
         await (caller.original if "cloud_ml" in one else caller.call)("GET", one) for one in targets
     ]
@@ -56,7 +56,7 @@ async def told(caller: Caller, *targets: str) -> str:
 async def test_no_view_of_a_job_shows_the_value(served: Served) -> None:
     made = await served.member.call("POST", "/api/v1/jobs", job("a", environment=VARIABLES))
     assert made.json()["spec"]["environment"] == SHOWN
-    seen = await told(
+    seen = await fetch_texts(
         served.admin,
         "/api/v1/jobs/a",
         "/api/v1/jobs?details=true",
@@ -132,7 +132,7 @@ async def test_a_service_keeps_its_value_over_updates_and_no_view_shows_it(serve
         "PATCH", "/api/v1/models/m/v1", {"environment": {"API_TOKEN": MASK}}
     )
     assert refused.status == 400
-    seen = await told(
+    seen = await fetch_texts(
         served.admin, "/api/v1/models/m/v1", "/api/v1/models", "/api/v1/models/m/v1/events"
     )
     assert VALUE not in seen + changed.text + repr(served.store.audit(AuditFilter()))
@@ -171,7 +171,7 @@ def arguments(served: Served, name: str) -> list[str]:
 async def test_no_view_of_a_job_shows_a_secret_argument(served: Served, join: Any) -> None:
     made = await served.member.call("POST", "/api/v1/jobs", job("a", job_args=join(ARGUMENTS)))
     assert made.json()["spec"]["job_args"] == join(ARGUMENTS_SHOWN)
-    seen = await told(
+    seen = await fetch_texts(
         served.admin,
         "/api/v1/jobs/a",
         "/api/v1/jobs?details=true",
@@ -194,12 +194,12 @@ async def test_a_job_is_resubmitted_with_the_stored_arguments(served: Served) ->
     assert VALUE not in again.text
     assert arguments(served, "b") == ["--epochs", "4", *ARGUMENTS[2:]]
     elsewhere = "postgres://me:******@elsewhere/x"
-    wishes = [("/api/v1/jobs", changed), ("/cloud_ml/v1/train", changed)]
-    wishes += [
+    requests = [("/api/v1/jobs", changed), ("/cloud_ml/v1/train", changed)]
+    requests += [
         ("/api/v1/jobs?resubmit_of=a", words)
         for words in (["--token", MASK], [f"--api_key={MASK}"], [elsewhere])
     ]
-    for path, words in wishes:
+    for path, words in requests:
         ask = served.member.original if "cloud_ml" in path else served.member.call
         refused = await ask("POST", path, job("c", job_args=words))
         assert (refused.status, refused.json()["field"]) == (400, "job_args"), refused.text
@@ -218,7 +218,7 @@ COMMANDS_SHOWN = {
 async def test_no_view_of_a_job_shows_a_secret_in_a_command(served: Served) -> None:
     made = await served.member.call("POST", "/api/v1/jobs", job("a", **COMMANDS))
     assert {field: made.json()["spec"][field] for field in COMMANDS} == COMMANDS_SHOWN
-    seen = await told(
+    seen = await fetch_texts(
         served.admin,
         "/api/v1/jobs/a",
         "/api/v1/jobs?details=true",
@@ -254,7 +254,7 @@ async def test_a_job_is_resubmitted_with_the_stored_commands(served: Served) -> 
 async def test_no_view_of_a_service_shows_a_secret_in_a_command(served: Served) -> None:
     made = await served.member.call("POST", "/api/v1/models", service(**COMMANDS))
     assert {field: made.json()["spec"][field] for field in COMMANDS} == COMMANDS_SHOWN
-    seen = await told(
+    seen = await fetch_texts(
         served.admin,
         "/api/v1/models/m/v1",
         "/api/v1/models",
@@ -263,8 +263,8 @@ async def test_no_view_of_a_service_shows_a_secret_in_a_command(served: Served) 
     )
     assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
     for field in COMMANDS:
-        wish = service(model_version="v2", **{field: COMMANDS_SHOWN[field]})
-        refused = await served.member.call("POST", "/api/v1/models", wish)
+        document = service(model_version="v2", **{field: COMMANDS_SHOWN[field]})
+        refused = await served.member.call("POST", "/api/v1/models", document)
         assert (refused.status, refused.json()["field"]) == (400, field), refused.text
 
 
@@ -278,7 +278,7 @@ async def test_a_service_keeps_its_arguments_and_no_view_shows_them(served: Serv
     record = served.store.find(MODEL_SERVICE, "default", "m/v1")
     assert record is not None
     assert record.spec.submitted.model_args == [*ARGUMENTS, "--more"]
-    seen = await told(
+    seen = await fetch_texts(
         served.admin,
         "/api/v1/models/m/v1",
         "/api/v1/models",
@@ -286,9 +286,11 @@ async def test_a_service_keeps_its_arguments_and_no_view_shows_them(served: Serv
         "/cloud_ml/v1/model/m/v1",
     )
     assert VALUE not in seen + made.text + changed.text + repr(served.store.audit(AuditFilter()))
-    for wish in (service(model_version="v2", model_args=ARGUMENTS_SHOWN), None):
-        path, verb = ("/api/v1/models", "POST") if wish else ("/api/v1/models/m/v1", "PATCH")
-        refused = await served.member.call(verb, path, wish or {"model_args": ["--secret", MASK]})
+    for document in (service(model_version="v2", model_args=ARGUMENTS_SHOWN), None):
+        path, verb = ("/api/v1/models", "POST") if document else ("/api/v1/models/m/v1", "PATCH")
+        refused = await served.member.call(
+            verb, path, document or {"model_args": ["--secret", MASK]}
+        )
         assert (refused.status, refused.json()["field"]) == (400, "model_args"), refused.text
 
 

@@ -105,8 +105,8 @@ async def test_each_request_is_one_line(served: Served, caplog: pytest.LogCaptur
     await served.client.send("GET", "/api/v1/jobs/linear")
     await served.client.send("GET", "/healthz")
     lines = [vars(record) for record in caplog.records if record.name == "cloud_ml.access"]
-    told = [(line["route"], line["status"], line.get("org"), line.get("user")) for line in lines]
-    assert told == [
+    rows = [(line["route"], line["status"], line.get("org"), line.get("user")) for line in lines]
+    assert rows == [
         ("/api/v1/jobs", 201, "default", "admin"), ("/api/v1/jobs/{name}", 200, "default", "mei"),
         ("/api/v1/jobs/{name}", 401, None, None),
     ]  # fmt: skip
@@ -129,6 +129,6 @@ async def test_a_request_keeps_the_id_that_it_came_with(
 ) -> None:
     caplog.set_level(logging.INFO, "cloud_ml.access")
     answer = await served.client.send("GET", "/api/v1/jobs", {"X-Request-Id": offered})
-    said = answer.headers["x-request-id"]
-    assert (said == offered) == kept
-    assert said == answer.json()["request_id"]
+    request_id = answer.headers["x-request-id"]
+    assert (request_id == offered) == kept
+    assert request_id == answer.json()["request_id"]

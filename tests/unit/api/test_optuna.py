@@ -20,32 +20,32 @@ FLOAT = json.dumps({"name": "FloatDistribution", "attributes": {"low": 0.0, "hig
 CHOICES = json.dumps({"name": "CategoricalDistribution", "attributes": {"choices": ["a", None]}})
 
 
-async def asked(caller: Caller, method: str, message: bytes, key: str = "") -> Answer:
+async def send(caller: Caller, method: str, message: bytes, key: str = "") -> Answer:
     headers = {"Idempotency-Key": key} if key else {}
     return await caller.call("POST", f"/api/v1/optuna/{method}", body=message, headers=headers)
 
 
-async def told(caller: Caller, method: str, message: bytes, key: str = "") -> Message:
-    answer = await asked(caller, method, message, key)
+async def call(caller: Caller, method: str, message: bytes, key: str = "") -> Message:
+    answer = await send(caller, method, message, key)
     assert answer.status == 200, answer.text
     return Message(answer.body)
 
 
 async def made(caller: Caller, name: str = "rates", directions: tuple[int, ...] = (0,)) -> int:
     message = wire.integers(1, directions) + wire.text(2, name)
-    return (await told(caller, "CreateNewStudy", message)).integer(1)
+    return (await call(caller, "CreateNewStudy", message)).integer(1)
 
 
 async def begun(caller: Caller, study: int, key: str = "") -> int:
     message = wire.integer(1, study) + wire.integer(3, 1)
-    return (await told(caller, "CreateNewTrial", message, key)).integer(1)
+    return (await call(caller, "CreateNewTrial", message, key)).integer(1)
 
 
 async def trials(
     caller: Caller, study: int, after: int = -1, *included: int
 ) -> list[OptunaTrialView]:
     message = wire.integer(1, study) + wire.integers(2, included) + wire.integer(3, after)
-    answer = await told(caller, "GetTrials", message)
+    answer = await call(caller, "GetTrials", message)
     return [trial_of(each) for each in answer.messages(1)]
 
 
@@ -70,14 +70,14 @@ async def test_a_trial_from_its_begin_to_its_end(served: Served) -> None:
     caller = served.member
     study = await made(caller)
     trial = await begun(caller, study)
-    await told(caller, "SetTrialParameter", parameter(trial, "lr", 0.25, FLOAT))
-    await told(caller, "SetTrialParameter", parameter(trial, "kind", 1.0, CHOICES))
+    await call(caller, "SetTrialParameter", parameter(trial, "lr", 0.25, FLOAT))
+    await call(caller, "SetTrialParameter", parameter(trial, "kind", 1.0, CHOICES))
     for step, value in ((0, 3.0), (2, 1.0), (1, float("inf")), (2, 1.5)):
         message = wire.integer(1, trial) + wire.integer(2, step) + wire.double(3, value)
-        await told(caller, "SetTrialIntermediateValue", message)
-    await told(caller, "SetTrialUserAttribute", attribute(trial, "note", '{"a": 1}'))
-    await told(caller, "SetTrialSystemAttribute", attribute(trial, "s", "1"))
-    answer = await told(caller, "SetTrialStateValues", state(trial, COMPLETE, 0.5))
+        await call(caller, "SetTrialIntermediateValue", message)
+    await call(caller, "SetTrialUserAttribute", attribute(trial, "note", '{"a": 1}'))
+    await call(caller, "SetTrialSystemAttribute", attribute(trial, "s", "1"))
+    answer = await call(caller, "SetTrialStateValues", state(trial, COMPLETE, 0.5))
     assert answer.integer(1) == 1
     (found,) = await trials(caller, study)
     assert (found.state, found.values) == (COMPLETE, (0.5,))
@@ -97,14 +97,14 @@ async def test_a_call_that_is_sent_again_is_carried_out_once(served: Served) -> 
     waiting = wire.integer(1, study) + wire.message(
         2, trial_message(0, OptunaTrialView(state=WAITING))
     )
-    trial = (await told(caller, "CreateNewTrial", waiting, "k2")).integer(1)
+    trial = (await call(caller, "CreateNewTrial", waiting, "k2")).integer(1)
     begins = state(trial, RUNNING)
-    answers = [await told(caller, "SetTrialStateValues", begins, key) for key in ("a", "a", "b")]
+    answers = [await call(caller, "SetTrialStateValues", begins, key) for key in ("a", "a", "b")]
     assert [each.integer(1) for each in answers] == [1, 1, 0]  # another process has begun it
     ends = state(trial, COMPLETE, 1.0)
     for _ in range(2):
-        assert (await told(caller, "SetTrialStateValues", ends, "c")).integer(1) == 1
-    again = await asked(caller, "SetTrialStateValues", ends, "d")
+        assert (await call(caller, "SetTrialStateValues", ends, "c")).integer(1) == 1
+    again = await send(caller, "SetTrialStateValues", ends, "d")
     assert (again.status, again.json()["code"]) == (409, "conflict")
     assert len(await trials(caller, study)) == 2
 
@@ -116,9 +116,9 @@ async def test_trials_are_read_behind_the_last_one_and_by_number(served: Served)
     assert [one.number for one in await trials(caller, study, numbers[2])] == [3]
     assert [one.number for one in await trials(caller, study, numbers[2], numbers[0])] == [0, 3]
     message = wire.integer(1, study) + wire.integer(2, 2)
-    found = await told(caller, "GetTrialIdFromStudyIdTrialNumber", message)
+    found = await call(caller, "GetTrialIdFromStudyIdTrialNumber", message)
     assert found.integer(1) == numbers[2]
-    missing = await asked(caller, "GetTrial", wire.integer(1, numbers[3] + 1))
+    missing = await send(caller, "GetTrial", wire.integer(1, numbers[3] + 1))
     assert missing.status == 404
 
 
@@ -127,30 +127,30 @@ async def test_trials_are_read_behind_the_last_one_and_by_number(served: Served)
 )
 async def test_studies_of_others_are_as_missing(served: Served, method: str) -> None:
     study = await made(served.member)
-    foreign = await asked(served.stranger, method, wire.integer(1, study))
-    missing = await asked(served.stranger, method, wire.integer(1, study + 1))
+    foreign = await send(served.stranger, method, wire.integer(1, study))
+    missing = await send(served.stranger, method, wire.integer(1, study + 1))
     assert foreign.status == missing.status == 404
     assert foreign.text.replace(str(study), str(study + 1)) == missing.text
     trial = await begun(served.member, study)
-    answer = await asked(served.stranger, "SetTrialStateValues", state(trial, FAIL))
+    answer = await send(served.stranger, "SetTrialStateValues", state(trial, FAIL))
     assert answer.status == 404
 
 
 async def test_names_are_those_that_were_given(served: Served) -> None:
     caller = served.member
     study = await made(caller, "My study (2)", (0, 1))
-    found = await told(caller, "GetStudyIdFromName", wire.text(1, "My study (2)"))
+    found = await call(caller, "GetStudyIdFromName", wire.text(1, "My study (2)"))
     assert found.integer(1) == study
-    name = await told(caller, "GetStudyNameFromId", wire.integer(1, study))
+    name = await call(caller, "GetStudyNameFromId", wire.integer(1, study))
     assert name.text(1) == "My study (2)"
-    directions = await told(caller, "GetStudyDirections", wire.integer(1, study))
+    directions = await call(caller, "GetStudyDirections", wire.integer(1, study))
     assert directions.integers(1) == [0, 1]
-    taken = await asked(
+    taken = await send(
         caller, "CreateNewStudy", wire.integers(1, (0,)) + wire.text(2, "My study (2)")
     )
     assert (taken.status, taken.json()["code"]) == (409, "already_exists")
-    await told(caller, "SetStudyUserAttribute", attribute(study, "team", '"vision"'))
-    all_studies = await told(caller, "GetAllStudies", b"")
+    await call(caller, "SetStudyUserAttribute", attribute(study, "team", '"vision"'))
+    all_studies = await call(caller, "GetAllStudies", b"")
     assert [each.texts(4) for each in all_studies.messages(1)] == [{"team": '"vision"'}]
 
 
@@ -159,18 +159,18 @@ async def test_attributes_are_bounded(served: Served) -> None:
     study = await made(caller)
     trial = await begun(caller, study)
     large = json.dumps("x" * (MOST_TRIAL // 2))
-    await told(caller, "SetTrialUserAttribute", attribute(trial, "a", large))
-    answer = await asked(caller, "SetTrialUserAttribute", attribute(trial, "b", large))
+    await call(caller, "SetTrialUserAttribute", attribute(trial, "a", large))
+    answer = await send(caller, "SetTrialUserAttribute", attribute(trial, "b", large))
     assert answer.status == 400
     assert str(MOST_TRIAL) in answer.text
     for number in range(7):
-        await told(caller, "SetStudySystemAttribute", attribute(study, f"{number}", large))
-    answer = await asked(caller, "SetStudySystemAttribute", attribute(study, "8", large))
+        await call(caller, "SetStudySystemAttribute", attribute(study, f"{number}", large))
+    answer = await send(caller, "SetStudySystemAttribute", attribute(study, "8", large))
     assert answer.status == 400
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (parameter(0, "lr", 0.5, CHOICES), "different distribution kind"),
         (parameter(0, "lr", float("nan"), FLOAT), "param_value_internal"),
@@ -181,14 +181,14 @@ async def test_attributes_are_bounded(served: Served) -> None:
         (b"\xff", "not a valid message"),
     ],
 )
-async def test_what_is_wrong_is_named(served: Served, change: bytes, said: str) -> None:
+async def test_what_is_wrong_is_named(served: Served, change: bytes, message: str) -> None:
     caller = served.member
     study = await made(caller)
     first, second = await begun(caller, study), await begun(caller, study)
-    await told(caller, "SetTrialParameter", parameter(first, "lr", 0.25, FLOAT))
-    answer = await asked(caller, "SetTrialParameter", wire.integer(1, second) + change)
+    await call(caller, "SetTrialParameter", parameter(first, "lr", 0.25, FLOAT))
+    answer = await send(caller, "SetTrialParameter", wire.integer(1, second) + change)
     assert answer.status == 400, answer.text
-    assert said in answer.text
+    assert message in answer.text
 
 
 async def test_studies_of_jobs_can_be_read_only(served: Served) -> None:
@@ -199,10 +199,10 @@ async def test_studies_of_jobs_can_be_read_only(served: Served) -> None:
     assert (await caller.call("POST", "/api/v1/studies/jobs/ask", {"key": "a"})).status == 200
     end = {"number": 0, "value": 0.5}
     assert (await caller.call("POST", "/api/v1/studies/jobs/tell", end)).status == 200
-    study = (await told(caller, "GetStudyIdFromName", wire.text(1, "jobs"))).integer(1)
+    study = (await call(caller, "GetStudyIdFromName", wire.text(1, "jobs"))).integer(1)
     (found,) = await trials(caller, study)
     assert (found.state, found.values, set(found.params)) == (COMPLETE, (0.5,), {"lr", "kind"})
-    answer = await asked(caller, "CreateNewTrial", wire.integer(1, study) + wire.integer(3, 1))
+    answer = await send(caller, "CreateNewTrial", wire.integer(1, study) + wire.integer(3, 1))
     assert (answer.status, answer.json()["code"]) == (409, "conflict")
 
 
@@ -210,14 +210,14 @@ async def test_choices_that_json_lacks_are_stored_as_their_names(served: Served)
     caller = served.member
     trial = await begun(caller, await made(caller))
     odd = '{"name": "CategoricalDistribution", "attributes": {"choices": [NaN, 1.0, Infinity]}}'
-    await told(caller, "SetTrialParameter", parameter(trial, "k", 0.0, odd))
+    await call(caller, "SetTrialParameter", parameter(trial, "k", 0.0, odd))
     study = (await caller.call("GET", "/api/v1/studies/rates")).json()
     assert study["trials"][0]["parameters"] == {"k": "nan"}
     for wrong in (
         '{"name": "CategoricalDistribution", "attributes": {"choices": ["\\ud800"]}}',
         '{"name": "FloatDistribution", "attributes": {"low": 0, "high": 1, "step": NaN}}',
     ):
-        answer = await asked(caller, "SetTrialParameter", parameter(trial, "x", 0.0, wrong))
+        answer = await send(caller, "SetTrialParameter", parameter(trial, "x", 0.0, wrong))
         assert answer.status == 400
 
 
@@ -229,16 +229,16 @@ async def test_a_template_is_bounded_and_costs_what_its_size_is(served: Served) 
     caller = served.member
     study = await made(caller)
     for field in (5, 6):  # when it began and ended: a text
-        answer = await asked(
+        answer = await send(
             caller, "CreateNewTrial", template(study, wire.text(field, "x" * 500_000))
         )
         assert answer.status == 400
     began = time.process_time()
     many = wire.texts(9, {f"{number:x}": "1" for number in range(20_000)})
-    await told(caller, "CreateNewTrial", template(study, many))
+    await call(caller, "CreateNewTrial", template(study, many))
     assert time.process_time() - began < 5  # one by one, 12 and more
     assert len((await trials(caller, study))[0].user) == 20_000
-    assert (await asked(caller, "CreateNewTrial", b"\x0a\x00" * 100_000)).status == 400
+    assert (await send(caller, "CreateNewTrial", b"\x0a\x00" * 100_000)).status == 400
 
 
 async def test_an_answer_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,5 +247,5 @@ async def test_an_answer_is_bounded(served: Served, monkeypatch: pytest.MonkeyPa
     for _ in range(3):
         await begun(caller, study)
     monkeypatch.setattr(wire, "MOST_ANSWER", 50)
-    assert (await asked(caller, "GetTrials", wire.integer(1, study))).status == 413
-    assert (await asked(caller, "GetAllStudies", b"")).status == 200
+    assert (await send(caller, "GetTrials", wire.integer(1, study))).status == 413
+    assert (await send(caller, "GetAllStudies", b"")).status == 200

@@ -27,11 +27,11 @@ async def test_the_start_says_what_this_is_to_browsers_and_to_programs(served: S
     assert page.headers["content-type"].startswith("text/html")
     assert "Cloud ML" in page.text
     for accept in ("*/*", "application/json", ""):
-        told = await served.client.send("GET", "/", {"Accept": accept} if accept else {})
-        assert told.headers["content-type"] == "application/json"
-        assert told.json()["docs"] == "/docs"
-        assert (await served.client.send("GET", told.json()["openapi"])).status == 200
-    assert page.headers["vary"] == told.headers["vary"] == "Accept"
+        answer = await served.client.send("GET", "/", {"Accept": accept} if accept else {})
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json()["docs"] == "/docs"
+        assert (await served.client.send("GET", answer.json()["openapi"])).status == 200
+    assert page.headers["vary"] == answer.headers["vary"] == "Accept"
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/mlflow/", "/api/v1/openapi.json", "/healthz"])

@@ -170,10 +170,10 @@ async def test_uploads_beyond_the_quota_are_refused_and_leave_nothing(served: Se
 
 
 async def test_an_application_is_decided_by_an_admin(served: Served, owner: Caller) -> None:
-    wish = {"service": "jobs", "cpu": "8", "memory": "16G", "gpu": "1"}
-    assert (await served.stranger.call("POST", f"{QUOTA}/applications", wish)).status == 403
-    made = await good(owner, "POST", "/applications", wish)
-    again = await good(owner, "POST", "/applications", {**wish, "cpu": "99"})
+    application = {"service": "jobs", "cpu": "8", "memory": "16G", "gpu": "1"}
+    assert (await served.stranger.call("POST", f"{QUOTA}/applications", application)).status == 403
+    made = await good(owner, "POST", "/applications", application)
+    again = await good(owner, "POST", "/applications", {**application, "cpu": "99"})
     assert (await owner.call("POST", f"{QUOTA}/applications/{made['id']}/approve")).status == 403
     assert [one["id"] for one in (await good(served.admin, "GET", "/applications"))["items"]] == [
         again["id"],
@@ -356,8 +356,8 @@ def model(name: str, **fields: Any) -> dict[str, Any]:
 async def test_services_that_could_never_start_are_refused(served: Served) -> None:
     large = await served.member.call("POST", "/api/v1/models", model("a", memory_limit="999G"))
     assert (large.status, large.json()["field"]) == (400, "memory_limit")
-    said = "memory_limit is 999G, more than this server has: at most 8G"
-    assert large.json()["message"] == said
+    message = "memory_limit is 999G, more than this server has: at most 8G"
+    assert large.json()["message"] == message
     made = await served.member.call("POST", "/api/v1/models", model("a", memory_limit="1G"))
     assert made.status == 201
     for change in ({"memory_limit": "999G"}, {"cpu_limit": "99"}):

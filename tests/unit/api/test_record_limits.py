@@ -66,7 +66,7 @@ async def test_a_request_that_is_sent_again_at_the_limit_is_answered_as_the_firs
         "model_uri": "fds://cloudml/m",
         "save_mode": True,
     }
-    for path, wish, name in (
+    for path, document, name in (
         ("/api/v1/jobs", job, "job_name"),
         ("/api/v1/models", service, "model_version"),
     ):
@@ -74,16 +74,19 @@ async def test_a_request_that_is_sent_again_at_the_limit_is_answered_as_the_firs
             answer = await served.member.call(
                 "POST",
                 path,
-                {**wish, name: f"n{number}"},
+                {**document, name: f"n{number}"},
                 headers={"Idempotency-Key": f"k{number}"},
             )
             assert answer.status == 201, answer.text
         again = await served.member.call(
-            "POST", path, {**wish, name: f"n{FEW - 1}"}, headers={"Idempotency-Key": f"k{FEW - 1}"}
+            "POST",
+            path,
+            {**document, name: f"n{FEW - 1}"},
+            headers={"Idempotency-Key": f"k{FEW - 1}"},
         )
         assert (again.status, again.json()["uid"]) == (201, answer.json()["uid"])
         another = await served.member.call(
-            "POST", path, {**wish, name: "x"}, headers={"Idempotency-Key": "x"}
+            "POST", path, {**document, name: "x"}, headers={"Idempotency-Key": "x"}
         )
         assert (another.status, another.json()["code"]) == (403, "quota_exceeded")
 
@@ -105,9 +108,9 @@ async def test_a_service_that_is_changed_without_end(served: Served) -> None:
         "PATCH", "/api/v1/models/m/v1", {"environment": {"EPOCHS": "4"}}
     )
     assert changed.status == 200, changed.text
-    told = (await served.member.call("GET", "/api/v1/models/m/v1/events")).json()["items"]
-    assert len(told) == many
-    assert "Tried" not in told[-1]["reason"]
+    events = (await served.member.call("GET", "/api/v1/models/m/v1/events")).json()["items"]
+    assert len(events) == many
+    assert "Tried" not in events[-1]["reason"]
 
 
 @pytest.fixture

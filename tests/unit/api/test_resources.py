@@ -129,8 +129,8 @@ async def test_roles_organisations_and_tokens_are_as_for_every_kind(served: Serv
         ("notes:write", (200, 202)),
         ("jobs:write", (403, 403)),
     ):
-        wish = {"scopes": [scope], "expires_in_s": 60}
-        token = (await served.member.call("POST", "/api/v1/tokens", wish)).json()["token"]
+        token_request = {"scopes": [scope], "expires_in_s": 60}
+        token = (await served.member.call("POST", "/api/v1/tokens", token_request)).json()["token"]
         bearer = {"Authorization": f"Bearer {token}"}
         read = await served.client.send("GET", "/api/v1/notes/first", bearer)
         change = await served.client.send("DELETE", "/api/v1/notes/first", bearer)
@@ -161,9 +161,9 @@ async def test_changes_and_events_are_watched(served: Served) -> None:
     async with (
         served.member.open("/api/v1/notes/-/watch?after=0") as everything,
         served.member.open("/api/v1/notes/first/watch") as one,
-        served.member.open("/api/v1/notes/first/events/watch") as said,
+        served.member.open("/api/v1/notes/first/events/watch") as event_stream,
     ):
-        streams = [messages(each) for each in (everything, one, said)]
+        streams = [messages(each) for each in (everything, one, event_stream)]
         seen = [await following(stream) for stream in streams]
         assert [kind for kind, _ in seen] == ["changed", "changed", "said"]
         assert seen[0][1]["resource"] == seen[1][1]["resource"] == made

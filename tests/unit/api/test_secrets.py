@@ -44,12 +44,12 @@ async def test_a_secret_is_stored_listed_described_and_deleted_without_its_value
     gone = await served.member.call("DELETE", "/api/v1/secrets/db")
     assert gone.status == 200
     assert (await served.member.call("GET", "/api/v1/secrets/db")).status == 404
-    told = "".join(answer.text for answer in (made, listed, described, gone)) + repr(
+    recorded = "".join(answer.text for answer in (made, listed, described, gone)) + repr(
         served.store.audit(AuditFilter())
     )
-    assert "secrets.create" in told
-    assert VALUE not in told
-    assert DATA not in told
+    assert "secrets.create" in recorded
+    assert VALUE not in recorded
+    assert DATA not in recorded
 
 
 async def test_the_original_wire_stores_a_secret_and_never_returns_it(served: Served) -> None:
@@ -171,20 +171,20 @@ async def test_a_job_may_ask_only_for_secrets_of_its_own_organisation(served: Se
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "secret",
     [
         "../etc/passwd", "db/../x", "DB", "", "db=", "db=LD_PRELOAD", "db=LD_LIBRARY_PATH", "db=CLOUDML_JOB_ID",
         "db=PATH", "db=PYTHONPATH", "db=BASH_ENV", "db=A-B", "db=A=B", "db=GLIBC_TUNABLES", 7, None,
     ],
 )  # fmt: skip
 async def test_names_that_would_leave_the_folder_or_break_the_start_are_refused(
-    served: Served, asked: Any
+    served: Served, secret: Any
 ) -> None:
     await create(served.member)
     for path, document in (
-        ("/api/v1/jobs", job("a", secrets=[asked])),
+        ("/api/v1/jobs", job("a", secrets=[secret])),
         ("/api/v1/models", {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m",
-                            "secrets": [asked]}),
+                            "secrets": [secret]}),
     ):  # fmt: skip
         answer = await served.member.call("POST", path, document)
         assert answer.status == 400, answer.text
@@ -253,7 +253,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_a_deletion(served: Served) -> 
 async def test_a_file_is_refused_at_submission_where_the_engine_has_none(served: Served) -> None:
     await create(served.member)
     served.engine.no_secret_files = "this machine has no sandbox"
-    wishes = (
+    requests = (
         ("/api/v1/jobs", job("a", secrets=["db"])),
         ("/cloud_ml/v1/train", job("a", secrets=["db"])),
         (
@@ -266,7 +266,7 @@ async def test_a_file_is_refused_at_submission_where_the_engine_has_none(served:
             },
         ),
     )
-    for path, document in wishes:
+    for path, document in requests:
         ask = served.member.original if "cloud_ml" in path else served.member.call
         answer = await ask("POST", path, document)
         assert answer.status == 400, answer.text
@@ -294,12 +294,12 @@ async def test_a_secret_names_what_uses_it(served: Served) -> None:
         await served.member.call("POST", "/api/v1/models", {**model, "secrets": ["db=KEY"]})
     ).status == 201
     await create(served.stranger)
-    told = (await served.member.call("GET", "/api/v1/secrets/db")).json()
-    assert (told["used_by"][0], sorted(told["used_by"][1:])) == (
+    view = (await served.member.call("GET", "/api/v1/secrets/db")).json()
+    assert (view["used_by"][0], sorted(view["used_by"][1:])) == (
         "model service m/v1",
         ["job a", "job b"],
     )
     assert (await served.stranger.call("GET", "/api/v1/secrets/db")).json()["used_by"] == []
     await served.member.call("DELETE", "/api/v1/jobs/b")
-    told = (await served.member.call("GET", "/api/v1/secrets/db")).json()
-    assert told["used_by"] == ["model service m/v1", "job a"]
+    view = (await served.member.call("GET", "/api/v1/secrets/db")).json()
+    assert view["used_by"] == ["model service m/v1", "job a"]

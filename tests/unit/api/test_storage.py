@@ -91,7 +91,7 @@ async def test_an_object_can_be_asked_to_be_new(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "content", "range_"),
+    ("requested_range", "status", "content", "range_"),
     [
         ("bytes=0-0", 206, b"0", "bytes 0-0/10"),
         ("bytes=3-5", 206, b"345", "bytes 3-5/10"),
@@ -102,10 +102,12 @@ async def test_an_object_can_be_asked_to_be_new(served: Served) -> None:
     ],
 )
 async def test_a_range_is_what_is_sent(
-    served: Served, asked: str, status: int, content: bytes, range_: str | None
+    served: Served, requested_range: str, status: int, content: bytes, range_: str | None
 ) -> None:
     served.platform.objects.put("cloudml", "digits", b"0123456789")
-    answer = await served.member.call("GET", f"{HERE}/cloudml/digits", headers={"Range": asked})
+    answer = await served.member.call(
+        "GET", f"{HERE}/cloudml/digits", headers={"Range": requested_range}
+    )
     assert (answer.status, answer.body, answer.headers.get("content-range")) == (
         status,
         content,

@@ -212,8 +212,8 @@ async def test_a_token_makes_no_stronger_token(served: Served) -> None:
     )
 
     async def make(*scopes: str, expires_in_s: int = 60) -> Answer:
-        wish = {"scopes": list(scopes), "expires_in_s": expires_in_s}
-        return await ask(served, made["token"], "POST", "/api/v1/tokens", wish)
+        token_request = {"scopes": list(scopes), "expires_in_s": expires_in_s}
+        return await ask(served, made["token"], "POST", "/api/v1/tokens", token_request)
 
     for scope in (
         "jobs:write",
@@ -462,31 +462,37 @@ async def test_a_nonce_beside_a_token_is_read_strictly(served: Served, value: st
 
 async def test_a_repeated_creation_at_the_limit_is_no_new_one(served: Served) -> None:
     served.platform.tokens._settings = KeySettings(tokens_per_user=1)
-    wish, key = {"scopes": ["jobs:read"], "expires_in_s": DAY_S}, {"Idempotency-Key": "once"}
+    token_request, key = (
+        {"scopes": ["jobs:read"], "expires_in_s": DAY_S},
+        {"Idempotency-Key": "once"},
+    )
     answers = [
-        await served.member.call("POST", "/api/v1/tokens", wish, headers=key) for _ in range(2)
+        await served.member.call("POST", "/api/v1/tokens", token_request, headers=key)
+        for _ in range(2)
     ]
     assert [answer.status for answer in answers] == [201, 201]
     assert answers[0].json()["info"]["id"] == answers[1].json()["info"]["id"]
     other = await served.member.call(
-        "POST", "/api/v1/tokens", wish, headers={"Idempotency-Key": "other"}
+        "POST", "/api/v1/tokens", token_request, headers={"Idempotency-Key": "other"}
     )
     assert (other.status, "tokens that have not ended" in other.json()["message"]) == (409, True)
 
 
 async def test_a_repeated_creation_gives_the_one_token_a_new_text(served: Served) -> None:
-    wish = {"scopes": ["jobs:read"], "expires_in_s": DAY_S}
+    token_request = {"scopes": ["jobs:read"], "expires_in_s": DAY_S}
     key = {"Idempotency-Key": "once"}
     first, second = [
-        (await served.member.call("POST", "/api/v1/tokens", wish, headers=key)).json()
+        (await served.member.call("POST", "/api/v1/tokens", token_request, headers=key)).json()
         for _ in range(2)
     ]
     assert first["info"]["id"] == second["info"]["id"]
     assert (await ask(served, second["token"])).status == 200
     refused(await ask(served, first["token"]), "not valid")
     other = await served.member.call(
-        "POST", "/api/v1/tokens", {**wish, "note": "another"}, headers=key
+        "POST", "/api/v1/tokens", {**token_request, "note": "another"}, headers=key
     )
     assert other.status == 409
     await served.member.call("DELETE", f"/api/v1/tokens/{first['info']['id']}")
-    assert (await served.member.call("POST", "/api/v1/tokens", wish, headers=key)).status == 409
+    assert (
+        await served.member.call("POST", "/api/v1/tokens", token_request, headers=key)
+    ).status == 409

@@ -163,17 +163,17 @@ async def test_no_more_uploads_than_the_setting_allows(served: Served) -> None:
 
 async def test_copies(served: Served) -> None:
     served.platform.objects.put("cloudml", "a", b"abc")
-    wanted = {"source_bucket": "cloudml", "source_key": "a", "bucket": "cloudml", "key": "b/c"}
-    made = await served.member.call("POST", "/api/v1/storage/-/copy", wanted)
+    request = {"source_bucket": "cloudml", "source_key": "a", "bucket": "cloudml", "key": "b/c"}
+    made = await served.member.call("POST", "/api/v1/storage/-/copy", request)
     assert (made.status, made.json()["sha256"]) == (201, sha256(b"abc"))
     assert served.platform.objects.get("cloudml", "b/c") == b"abc"
     refused = await served.member.call(
-        "POST", "/api/v1/storage/-/copy", {**wanted, "only_if_absent": True}
+        "POST", "/api/v1/storage/-/copy", {**request, "only_if_absent": True}
     )
     assert refused.status == 409
     for other in ({"source_key": "none"}, {"source_bucket": "others"}, {"bucket": "others"}):
         assert (
-            await served.member.call("POST", "/api/v1/storage/-/copy", {**wanted, **other})
+            await served.member.call("POST", "/api/v1/storage/-/copy", {**request, **other})
         ).status == 404
 
 

@@ -144,7 +144,7 @@ async def test_what_is_wrong_is_refused_by_name_in_one_line(
 
 async def test_a_saved_trial_is_refused_because_it_would_never_end(served: Served) -> None:
     job = {"module_name": "trainer.task", "trainer_uri": TRAINER, "save_mode": True}
-    asked = {"name": "saved", "job": job, "space": {"lr": [1, 2]}}
-    answer = await served.member.call("POST", "/api/v1/studies", asked)
+    request = {"name": "saved", "job": job, "space": {"lr": [1, 2]}}
+    answer = await served.member.call("POST", "/api/v1/studies", request)
     assert (answer.status, answer.json()["field"]) == (400, "job.save_mode")
     assert served.store.find(TRAIN_JOB, "default", "saved-hp-0") is None

@@ -181,8 +181,8 @@ async def test_a_job_is_no_tuning(served: Served) -> None:
 
 
 async def test_a_tuning_is_a_study_that_answers_as_a_job(served: Served) -> None:
-    asked = {**SLIDE, "trainer_uri": TRAINER}
-    answer = await served.member.original("POST", TRAIN, asked)
+    request = {**SLIDE, "trainer_uri": TRAINER}
+    answer = await served.member.original("POST", TRAIN, request)
     assert answer.status == 200, answer.text
     made = answer.json()
     assert (made["job_name"], made["state"], made["job_args"]) == (
@@ -203,9 +203,9 @@ async def test_a_tuning_is_a_study_that_answers_as_a_job(served: Served) -> None
         "trials": [],
     }
     served.clock.advance(1)
-    again = await served.member.original("POST", TRAIN, asked)
+    again = await served.member.original("POST", TRAIN, request)
     assert again.status == 409
-    taken = {**asked, "job_name": "plain"}
+    taken = {**request, "job_name": "plain"}
     assert (await served.member.original("POST", TRAIN, taken)).status == 409
     foreign = await served.stranger.original("GET", f"{TRAIN}/linear37/hyperparameters")
     assert foreign.status == 404
@@ -226,12 +226,12 @@ async def test_a_tuning_is_a_study_that_answers_as_a_job(served: Served) -> None
 async def test_a_tuning_that_cannot_be_is_refused_by_its_field(
     served: Served, wrong: dict[str, Any], field: str
 ) -> None:
-    asked = {
+    request = {
         **SLIDE,
         "trainer_uri": TRAINER,
         "hyperparameters": {**SLIDE["hyperparameters"], **wrong},
     }
-    answer = await served.member.original("POST", TRAIN, asked)
+    answer = await served.member.original("POST", TRAIN, request)
     assert (answer.status, answer.json()["field"]) == (400, field), answer.text
 
 
@@ -317,8 +317,8 @@ async def test_every_task_is_a_member_of_its_cluster(served: Served) -> None:
         assert document["job_name"] == f"linear-{member}"
         assert (document["cluster_name"], document["state"]) == ("linear", "enqueued")
         assert set(document) == set(whole)
-    said = (await served.member.original("GET", f"{TRAIN}/linear-ps-1/events")).json()
-    assert said["events"][0]["involvedObject"] == {"name": "linear-ps-1"}
+    answer = (await served.member.original("GET", f"{TRAIN}/linear-ps-1/events")).json()
+    assert answer["events"][0]["involvedObject"] == {"name": "linear-ps-1"}
     for other in ("linear-ps-2", "linear-ps", "linear-evaluator-0"):
         assert (await served.member.original("GET", f"{TRAIN}/{other}")).status == 404
 
@@ -411,7 +411,7 @@ async def test_a_member_is_not_deleted_alone(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said"),
+    ("first", "second", "message"),
     [
         (
             {"job_name": "linear", "worker_count": 2},
@@ -438,13 +438,13 @@ async def test_a_member_is_not_deleted_alone(served: Served) -> None:
     ],
 )
 async def test_names_of_members_are_nobody_elses(
-    served: Served, first: dict[str, Any], second: dict[str, Any], said: str
+    served: Served, first: dict[str, Any], second: dict[str, Any], message: str
 ) -> None:
     await submitted(served, **first)
     answer = await served.member.original("POST", TRAIN, {**served.job(), **second})
-    assert answer.status == (409 if said else 200)
-    assert said in answer.text
-    if "would" in said or "is the task" in said:
+    assert answer.status == (409 if message else 200)
+    assert message in answer.text
+    if "would" in message or "is the task" in message:
         assert f"remove the job {first['job_name']}: cloudml jobs delete {first['job_name']}" in (
             answer.text
         )

@@ -111,11 +111,11 @@ async def test_a_service_is_watched_from_how_it_stands_to_its_end(served: Served
 async def test_events_are_waited_for(served: Served) -> None:
     job = await served.submitted(job_name="linear")
     seen = (await served.member.call("GET", "/api/v1/jobs/linear/events")).json()["items"][-1]["id"]
-    asked = asyncio.ensure_future(
+    request = asyncio.ensure_future(
         served.member.call("GET", f"/api/v1/jobs/linear/events?after={seen}&wait=60")
     )
     served.store.add_event(job["uid"], Event(served.clock(), "Said", "hello"))
-    answer = await asyncio.wait_for(asked, 50)
+    answer = await asyncio.wait_for(request, 50)
     assert [event["message"] for event in answer.json()["items"]] == ["hello"]
     assert (await served.member.call("GET", "/api/v1/jobs/linear/events?wait=61")).json()[
         "field"
@@ -134,9 +134,9 @@ async def test_events_of_a_service_are_waited_for(served: Served) -> None:
     made = (await served.admin.call("POST", "/api/v1/models", model)).json()
     path = "/api/v1/models/linear/v1/events"
     seen = (await served.member.call("GET", path)).json()["items"][-1]["id"]
-    asked = asyncio.ensure_future(served.member.call("GET", f"{path}?after={seen}&wait=60"))
+    request = asyncio.ensure_future(served.member.call("GET", f"{path}?after={seen}&wait=60"))
     served.store.add_event(made["uid"], Event(served.clock(), "Said", "hello"))
-    answer = await asyncio.wait_for(asked, 50)
+    answer = await asyncio.wait_for(request, 50)
     assert [event["message"] for event in answer.json()["items"]] == ["hello"]
     assert (await served.member.call("GET", f"{path}?wait=61")).json()["field"] == "wait"
     assert (await served.member.call("GET", f"{path}?after=9999&wait=0.01")).json() == {"items": []}
@@ -166,8 +166,8 @@ async def test_events_come_as_they_are_said_and_are_taken_up_again(
             ("said", one["id"], one) for one in before
         ]
         served.store.add_event(made["uid"], Event(served.clock(), "Said", "hello"))
-        kind, number, said = await following(stream)
-        assert (kind, number, said["message"]) == ("said", said["id"], "hello")
+        kind, number, event = await following(stream)
+        assert (kind, number, event["message"]) == ("said", event["id"], "hello")
     served.store.add_event(made["uid"], Event(served.clock(), "Said", "again"))
     async with served.member.open(f"{path}/events/watch?after={number}") as exchange:
         stream = events(exchange)
@@ -219,8 +219,8 @@ async def test_tasks_of_a_job_of_several_are_in_its_stream(served: Served) -> No
         await following(stream)
         tasks = (TaskStatus("worker-0", running=True), TaskStatus("worker-1", restarts=2))
         served.move(job["uid"], Phase.STARTING, tasks=tasks)
-        told = (await following(stream))[2]["job"]["tasks"]
-        assert [(one["name"], one["running"], one["restarts"]) for one in told] == [
+        task_views = (await following(stream))[2]["job"]["tasks"]
+        assert [(one["name"], one["running"], one["restarts"]) for one in task_views] == [
             ("worker-0", True, 0),
             ("worker-1", False, 2),
         ]
@@ -394,8 +394,10 @@ async def test_a_watcher_of_a_replaced_database_is_told_to_start_again(
             target = f"/api/v1/jobs/{path}/watch" + ("" if header else f"?after={after}")
             headers = {"Last-Event-ID": str(after)} if header else {}
             answer = await served.member.call("GET", target, headers=headers)
-            told = answer.json()
-            assert (answer.status, told["code"], told["value"]) == (410, "start_again", after), path
+            error = answer.json()
+            assert (answer.status, error["code"], error["value"]) == (410, "start_again", after), (
+                path
+            )
     listed = (await served.member.call("GET", "/api/v1/jobs")).json()["revision"]
     async with served.member.open(f"/api/v1/jobs/-/watch?after={listed}") as exchange:
         stream = events(exchange)
@@ -406,8 +408,8 @@ async def test_a_job_of_an_earlier_epoch_is_watched_and_gone_on_with(served: Ser
     job = await served.submitted(job_name="linear")
     restored(served)
     async with served.member.open("/api/v1/jobs/linear/watch") as exchange:
-        kind, number, told = await following(events(exchange))
-    assert (kind, told["job"]["revision"]) == ("job", job["revision"])
+        kind, number, change = await following(events(exchange))
+    assert (kind, change["job"]["revision"]) == ("job", job["revision"])
     assert number == served.store.revision(), "the place to go on from is of this epoch"
     for after in (number, job["revision"]):
         async with served.member.open(f"/api/v1/jobs/linear/watch?after={after}") as exchange:

@@ -26,7 +26,7 @@ PATH = "/api/v1/experiments"
 Stream = AsyncIterator[tuple[str, int | None, Any]]
 
 
-async def told(stream: Stream) -> tuple[str, int | None, Any]:
+async def next_event(stream: Stream) -> tuple[str, int | None, Any]:
     return await asyncio.wait_for(anext(stream), 60)
 
 
@@ -50,7 +50,7 @@ async def finish(caller: Caller, run: str, state: str = "FINISHED") -> None:
     await call(caller, "runs/update", run_id=run, status=state, end_time=5000)
 
 
-async def asked(caller: Caller, path: str) -> dict[str, Any]:
+async def get(caller: Caller, path: str) -> dict[str, Any]:
     answer = await asyncio.wait_for(caller.call("GET", PATH + path), 60)
     assert answer.status == 200, answer.text
     document: dict[str, Any] = answer.json()
@@ -59,7 +59,7 @@ async def asked(caller: Caller, path: str) -> dict[str, Any]:
 
 async def waiting(served: Served, path: str, run: str) -> asyncio.Future[dict[str, Any]]:
     """A request that waits for the end of a run by now."""
-    request = asyncio.ensure_future(asked(served.member, path))
+    request = asyncio.ensure_future(get(served.member, path))
     async with asyncio.timeout(60):
         while run not in served.platform.hub._watches:
             await asyncio.sleep(0.001)
@@ -70,8 +70,8 @@ async def test_an_experiment_is_watched_from_how_it_stands(served: Served) -> No
     id_ = await create(served.member)
     async with served.member.open(f"{PATH}/{id_}/watch") as exchange:
         stream = events(exchange)
-        kind, number, first = await told(stream)
-        assert (kind, first["experiment"]) == ("experiment", await asked(served.member, f"/{id_}"))
+        kind, number, first = await next_event(stream)
+        assert (kind, first["experiment"]) == ("experiment", await get(served.member, f"/{id_}"))
         assert (first["id"], first["org"], first["revision"]) == (id_, "default", number)
         changes: Sequence[tuple[str, dict[str, str], str, object]] = (
             ("update", {"new_name": "letters"}, "name", "letters"),
@@ -83,7 +83,7 @@ async def test_an_experiment_is_watched_from_how_it_stands(served: Served) -> No
         for what, fields, field, value in changes:
             await begin(served.member, "0")  # what runs do is no change of it
             await call(served.member, f"experiments/{what}", experiment_id=id_, **fields)
-            kind, number, change = await told(stream)
+            kind, number, change = await next_event(stream)
             assert (kind, change["experiment"][field]) == ("experiment", value)
             assert change["revision"] == change["experiment"]["revision"] == number
         revision = number
@@ -91,24 +91,24 @@ async def test_an_experiment_is_watched_from_how_it_stands(served: Served) -> No
     await call(served.member, "experiments/update", experiment_id=id_, new_name="words")
     async with served.member.open(f"{PATH}/{id_}/watch?after={revision}") as exchange:
         stream = events(exchange)
-        assert (await told(stream))[0] == "ready"
-        assert (await told(stream))[2]["experiment"]["name"] == "words"
+        assert (await next_event(stream))[0] == "ready"
+        assert (await next_event(stream))[2]["experiment"]["name"] == "words"
 
 
 async def test_a_watcher_of_all_begins_behind_a_list_or_the_last_event(served: Served) -> None:
-    before = await asked(served.member, "")
+    before = await get(served.member, "")
     await create(served.member)
     async with served.member.open(f"{PATH}/-/watch?after={before['revision']}") as exchange:
         stream = events(exchange)
-        assert (await told(stream))[0] == "ready"
-        _, seen, change = await told(stream)
+        assert (await next_event(stream))[0] == "ready"
+        _, seen, change = await next_event(stream)
         assert change["experiment"]["name"] == "digits"
     await create(served.member, "letters")
     target = f"{PATH}/-/watch"
     headers = served.member.sign("GET", target) | {"Last-Event-ID": str(seen)}
     async with served.client.open("GET", target, headers) as exchange:
         stream = events(exchange)
-        assert [(await told(stream))[0] for _ in range(2)] == ["ready", "experiment"]
+        assert [(await next_event(stream))[0] for _ in range(2)] == ["ready", "experiment"]
 
 
 async def test_an_organisation_hears_of_its_own_experiments_only(served: Served) -> None:
@@ -118,11 +118,11 @@ async def test_an_organisation_hears_of_its_own_experiments_only(served: Served)
         served.admin.open(f"{PATH}/-/watch?org_id=-1") as all_of_them,
     ):
         streams = [events(one) for one in (mine, theirs, all_of_them)]
-        assert [(await told(stream))[0] for stream in streams] == ["ready"] * 3
+        assert [(await next_event(stream))[0] for stream in streams] == ["ready"] * 3
         foreign, own = await create(served.stranger), await create(served.member)
-        assert (await told(streams[0]))[2]["id"] == own
-        assert (await told(streams[1]))[2]["id"] == foreign
-        assert [(await told(streams[2]))[2]["id"] for _ in range(2)] == [foreign, own]
+        assert (await next_event(streams[0]))[2]["id"] == own
+        assert (await next_event(streams[1]))[2]["id"] == foreign
+        assert [(await next_event(streams[2]))[2]["id"] for _ in range(2)] == [foreign, own]
 
 
 async def test_the_default_experiments_of_two_organisations_are_not_mixed_up(
@@ -133,10 +133,10 @@ async def test_the_default_experiments_of_two_organisations_are_not_mixed_up(
         served.stranger.open(f"{PATH}/0/watch") as theirs,
     ):
         streams = [events(one) for one in (mine, theirs)]
-        assert [(await told(stream))[1] for stream in streams] == [0, 0]
+        assert [(await next_event(stream))[1] for stream in streams] == [0, 0]
         for caller, name in ((served.stranger, "secret"), (served.member, "open")):
             await call(caller, "experiments/update", experiment_id="0", new_name=name)
-        names = [(await told(stream))[2]["experiment"]["name"] for stream in streams]
+        names = [(await next_event(stream))[2]["experiment"]["name"] for stream in streams]
         assert names == ["open", "secret"]
 
 
@@ -155,10 +155,10 @@ async def test_a_change_that_many_watch_is_read_once(
         open_ = [await opened.enter_async_context(served.member.open(path)) for path in paths]
         streams = [events(one) for one in open_]
         for stream in streams:
-            await told(stream)
+            await next_event(stream)
         await create(served.member, "letters")  # all read what the follower keeps from here on
         for stream in streams[:3]:
-            await told(stream)
+            await next_event(stream)
 
         def count(one: Experiment) -> Any:
             made.append(one.id)
@@ -167,24 +167,24 @@ async def test_a_change_that_many_watch_is_read_once(
         monkeypatch.setattr(experiments, "experiment_view", count)
         await call(served.member, "experiments/update", experiment_id=id_, new_name="two")
         for stream in streams:
-            assert (await told(stream))[2]["experiment"]["name"] == "two"
+            assert (await next_event(stream))[2]["experiment"]["name"] == "two"
     assert made == [id_]
 
 
 async def test_a_change_of_an_experiment_is_waited_for(served: Served) -> None:
     id_ = await create(served.member)
-    seen = await asked(served.member, f"/{id_}")
+    seen = await get(served.member, f"/{id_}")
     request = asyncio.ensure_future(
-        asked(served.member, f"/{id_}?wait=60&revision={seen['revision']}")
+        get(served.member, f"/{id_}?wait=60&revision={seen['revision']}")
     )
     await call(
         served.member, "experiments/set-experiment-tag", experiment_id=id_, key="a", value="b"
     )
     later = await request
     assert (later["tags"], later["revision"] > seen["revision"]) == ({"a": "b"}, True)
-    assert await asked(served.member, f"/{id_}?wait=60&revision={seen['revision']}") == later
-    assert await asked(served.member, f"/{id_}?wait=0.01") == later
-    request = asyncio.ensure_future(asked(served.member, f"/{id_}?wait=60"))
+    assert await get(served.member, f"/{id_}?wait=60&revision={seen['revision']}") == later
+    assert await get(served.member, f"/{id_}?wait=0.01") == later
+    request = asyncio.ensure_future(get(served.member, f"/{id_}?wait=60"))
     async with asyncio.timeout(60):
         while not served.platform.experiment_feed.watchers:
             await asyncio.sleep(0.001)
@@ -195,11 +195,11 @@ async def test_a_change_of_an_experiment_is_waited_for(served: Served) -> None:
 
 async def test_active_runs_are_waited_for(served: Served) -> None:
     id_ = await create(served.member)
-    assert (await asked(served.member, f"/{id_}/active?wait=60"))["items"] == []
+    assert (await get(served.member, f"/{id_}/active?wait=60"))["items"] == []
     first = await begin(served.member, id_, "first")
     job = await served.submitted(job_name="linear", labels={"experiment": "digits"})
     await begin(served.member, "0", "elsewhere")
-    page = await asked(served.member, f"/{id_}/active?wait=0.01")
+    page = await get(served.member, f"/{id_}/active?wait=0.01")
     assert [(one["name"], one["state"]) for one in page["items"]] == [
         ("linear", "SCHEDULED"), ("first", "RUNNING"),
     ]  # fmt: skip
@@ -230,7 +230,7 @@ async def test_active_runs_are_ten_at_most(served: Served) -> None:
     id_ = await create(served.member)
     for number in range(11):
         await begin(served.member, id_, f"run{number}")
-    page = await asked(served.member, f"/{id_}/active")
+    page = await get(served.member, f"/{id_}/active")
     assert [one["name"] for one in page["items"]] == [f"run{n}" for n in range(10, 0, -1)]
     assert page["next"] is not None
 

@@ -58,12 +58,12 @@ async def described(caller: Caller, run: str, query: str = "") -> dict[str, Any]
 async def test_the_end_of_a_run_is_waited_for(served: Served) -> None:
     run = await create(served.member)
     seen = await described(served.member, run)
-    asked = asyncio.ensure_future(
+    request = asyncio.ensure_future(
         described(served.member, run, f"?wait=60&revision={seen['revision']}")
     )
     await change(served, "log-metric", run, key="loss", value=0.5, timestamp=1)
     await finish(served, run)
-    ended = await asked
+    ended = await request
     assert (ended["state"], ended["metrics"]) == ("FINISHED", {"loss": 0.5})
     assert ended["revision"] > seen["revision"]
     assert (await described(served.member, run, "?wait=60&revision=1"))["state"] == "FINISHED"
@@ -84,9 +84,9 @@ async def test_a_wait_is_bounded_and_ends_with_the_run(served: Served) -> None:
     run = await create(served.member)
     refused = await served.member.call("GET", f"/api/v1/runs/{run}?wait=61")
     assert (refused.status, refused.json()["field"]) == (400, "wait")
-    asked = asyncio.ensure_future(served.member.call("GET", f"/api/v1/runs/{run}?wait=60"))
+    request = asyncio.ensure_future(served.member.call("GET", f"/api/v1/runs/{run}?wait=60"))
     served.store.delete(RUN, run, fence=None)
-    assert (await asyncio.wait_for(asked, 60)).status == 404
+    assert (await asyncio.wait_for(request, 60)).status == 404
 
 
 async def test_the_run_of_a_job_is_waited_for_and_watched_as_the_job_is(served: Served) -> None:
@@ -95,17 +95,17 @@ async def test_the_run_of_a_job_is_waited_for_and_watched_as_the_job_is(served: 
     assert (run["state"], run["revision"]) == ("SCHEDULED", job["revision"])
     async with served.member.open(f"/api/v1/runs/{job['uid']}/watch") as exchange:
         stream = events(exchange)
-        kind, number, told = await following(stream)
-        assert (kind, number, told["run"]["name"]) == ("run", job["revision"], "linear")
-        asked = asyncio.ensure_future(
+        kind, number, update = await following(stream)
+        assert (kind, number, update["run"]["name"]) == ("run", job["revision"], "linear")
+        request = asyncio.ensure_future(
             described(served.member, job["uid"], f"?wait=60&revision={job['revision']}")
         )
         revision = served.move(job["uid"], Phase.STARTING)
-        assert (await asked)["revision"] == revision
+        assert (await request)["revision"] == revision
         assert (await following(stream))[1] == revision
         revision = served.move(job["uid"], Phase.FAILED)
-        kind, number, told = await following(stream)
-        assert (kind, number, told["run"]["state"]) == ("run", revision, "FAILED")
+        kind, number, update = await following(stream)
+        assert (kind, number, update["run"]["state"]) == ("run", revision, "FAILED")
 
 
 async def test_a_run_is_watched_from_how_it_stands_to_its_end(served: Served) -> None:
@@ -121,8 +121,8 @@ async def test_a_run_is_watched_from_how_it_stands_to_its_end(served: Served) ->
         assert (await following(stream))[2]["run"]["deleted"] is False
         await change(served, "log-metric", run, key="loss", value=0.5, timestamp=1)
         await finish(served, run)
-        kind, number, told = await following(stream)
-        assert (kind, told["run"]["state"], told["revision"]) == ("run", "FINISHED", number)
+        kind, number, update = await following(stream)
+        assert (kind, update["run"]["state"], update["revision"]) == ("run", "FINISHED", number)
         assert (await served.admin.call("DELETE", f"/api/v1/runs/{run}")).status == 200
         # That its deletion is asked for is told, too, unless it is gone by then.
         while (last := await following(stream))[0] != "gone":

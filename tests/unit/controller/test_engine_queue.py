@@ -43,8 +43,8 @@ async def test_a_job_without_a_place_says_why_and_runs_when_there_is_one(world: 
         assert waits is not None
         assert waits.status.phase is Phase.STARTING
         assert waits.status.message == "1 of 2 tasks fit; no machine has room for worker-1"
-        told = [one.message for one in world.store.events(second)]
-        assert told.count(waits.status.message) == 1
+        messages = [one.message for one in world.store.events(second)]
+        assert messages.count(waits.status.message) == 1
         for task in ("worker-0", "worker-1"):
             world.engine.exit(GangKey(first, 1), task, 0)
         runs = await world.until_phase(second, Phase.RUNNING)
@@ -82,9 +82,9 @@ async def test_a_task_of_a_lost_machine_starts_again_beside_the_others(world: Wo
             ("task-1", 1),
         ]
         assert (restarted.status.attempt, restarted.status.retries_used) == (1, 0)
-        told = [one.message for one in world.store.events(uid) if one.reason == "TaskRestarted"]
-        assert len(told) == 1
-        assert "NodeLost" in told[0]
+        messages = [one.message for one in world.store.events(uid) if one.reason == "TaskRestarted"]
+        assert len(messages) == 1
+        assert "NodeLost" in messages[0]
         for task in ("task-0", "task-1"):
             world.engine.exit(key, task, 0)
         await world.until_phase(uid, Phase.SUCCEEDED)
@@ -99,8 +99,8 @@ async def test_a_job_whose_place_is_given_to_others_starts_again_without_a_retry
         world.engine.preempt(GangKey(uid, 1), "master-0")
         again = await world.until_phase(uid, Phase.RUNNING, attempt=2)
         assert again.status.retries_used == 0
-        (said,) = [one.message for one in world.store.events(uid) if one.reason == "Restarting"]
-        assert "Preempted: the place of master-0 on node-" in said
-        assert "it costs no retry" in said
+        (message,) = [one.message for one in world.store.events(uid) if one.reason == "Restarting"]
+        assert "Preempted: the place of master-0 on node-" in message
+        assert "it costs no retry" in message
         world.engine.exit(GangKey(uid, 2), "master-0", 0)
         await world.until_phase(uid, Phase.SUCCEEDED, attempt=2)

@@ -133,9 +133,9 @@ async def test_after_a_restart_who_has_a_place_does_not_wait_for_the_line(
     world.engine = FakeEngine(world.machine)
     readable, read = threading.Event(), world.store.list
 
-    def slow(kind: Kind[JobSpec, WorkloadStatus], **asked: Any) -> Page[Summary]:
-        assert Phase.QUEUED not in (asked.get("indexes") or ()) or readable.wait(60)
-        return read(kind, **asked)
+    def slow(kind: Kind[JobSpec, WorkloadStatus], **filters: Any) -> Page[Summary]:
+        assert Phase.QUEUED not in (filters.get("indexes") or ()) or readable.wait(60)
+        return read(kind, **filters)
 
     monkeypatch.setattr(world.store, "list", slow)
     async with world.controller():

@@ -36,13 +36,13 @@ class Gated(Tuner):
     def __init__(self) -> None:
         super().__init__()
         self.gates: dict[int, asyncio.Event] = {}
-        self.asked: list[Problem] = []
+        self.problems: list[Problem] = []
         self.fails = False
 
     async def suggest(
         self, algorithm: str, problem: Problem, *, org: str = "", study: str | None = None
     ) -> Parameters:
-        self.asked.append(problem)
+        self.problems.append(problem)
         await self.gates.setdefault(problem.seed, asyncio.Event()).wait()
         if self.fails:
             raise Unavailable("it is ill")
@@ -104,7 +104,7 @@ async def test_a_slow_study_waits_alone(world: World) -> None:
     assert await world.woken.get() == "uid-2"
     assert world.suggestions.ready(quick)[4].parameters == {"lr": 0.04}
     assert world.suggestions.ready(slow) == {}
-    assert [problem.seed for problem in world.tuner.asked] == [1, 2], "no question twice"
+    assert [problem.seed for problem in world.tuner.problems] == [1, 2], "no question twice"
 
 
 async def test_a_suggestion_made_ahead_counts_only_while_nothing_new_is_known(
@@ -120,7 +120,7 @@ async def test_a_suggestion_made_ahead_counts_only_while_nothing_new_is_known(
     world.suggestions.ask(ended, ahead=False)
     await world.woken.get()
     assert 5 in world.suggestions.ready(ended)
-    assert len(world.tuner.asked) == 2
+    assert len(world.tuner.problems) == 2
     assert world.suggestions.ready(study(1, *_DONE, 0.1, None)) == {}, "it was for another trial"
 
 
@@ -141,12 +141,12 @@ async def test_a_study_whose_question_takes_long_takes_what_was_made_ahead(
 async def test_a_tuner_that_fails_gives_an_even_point_and_the_reason(world: World) -> None:
     world.tuner.fails = True
     world.answer(1)
-    asked = study(1, *_DONE)
-    world.suggestions.ask(asked, ahead=False)
+    record = study(1, *_DONE)
+    world.suggestions.ask(record, ahead=False)
     await world.woken.get()
-    said = world.suggestions.ready(asked)[4]
-    assert said.problem == "trial 4 is a point of qmc instead: it is ill"
-    assert said.parameters.keys() == {"lr"}
+    suggestion = world.suggestions.ready(record)[4]
+    assert suggestion.problem == "trial 4 is a point of qmc instead: it is ill"
+    assert suggestion.parameters.keys() == {"lr"}
 
 
 async def test_the_end_of_a_term_ends_its_questions() -> None:

@@ -53,10 +53,10 @@ def span(*events: dict[str, str]) -> dict[str, Any]:
 def test_a_locked_version_that_is_affected_is_told(
     affected: dict[str, Any], tmp_path: Path
 ) -> None:
-    code, told = audit("--database", database(tmp_path / "all.zip", affected))
+    code, output = audit("--database", database(tmp_path / "all.zip", affected))
     assert code == 1
-    assert f"click {VERSION}: A-1 (https://osv.dev/A-1); in all, base, develop" in told
-    assert "1 vulnerabilities are known" in told
+    assert f"click {VERSION}: A-1 (https://osv.dev/A-1); in all, base, develop" in output
+    assert "1 vulnerabilities are known" in output
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_locked_version_that_is_affected_is_told(
     ],
 )
 def test_others_are_not(affected: dict[str, Any], tmp_path: Path) -> None:
-    code, told = audit("--database", database(tmp_path / "all.zip", affected))
-    assert (code, "0 vulnerabilities are known" in told) == (0, True)
+    code, output = audit("--database", database(tmp_path / "all.zip", affected))
+    assert (code, "0 vulnerabilities are known" in output) == (0, True)
 
 
 def test_what_was_withdrawn_does_not_count(tmp_path: Path) -> None:
@@ -85,6 +85,6 @@ def test_what_was_withdrawn_does_not_count(tmp_path: Path) -> None:
 def test_a_database_that_cannot_be_asked_is_said(
     strict: tuple[str, ...], expected: int, tmp_path: Path
 ) -> None:
-    code, told = audit("--database", str(tmp_path / "none.zip"), *strict)
+    code, output = audit("--database", str(tmp_path / "none.zip"), *strict)
     assert code == expected
-    assert told.startswith("NOT AUDITED: ")
+    assert output.startswith("NOT AUDITED: ")

@@ -33,7 +33,9 @@ _ENTRY = re.compile(
 )
 
 
-def asked(extras: tuple[str, ...] | None, groups: tuple[str, ...]) -> list[Requirement]:
+def declared_requirements(
+    extras: tuple[str, ...] | None, groups: tuple[str, ...]
+) -> list[Requirement]:
     own = [] if extras is None else PROJECT["project"]["dependencies"]
     optional = [
         one for extra in extras or () for one in PROJECT["project"]["optional-dependencies"][extra]
@@ -118,7 +120,7 @@ def test_every_extra_and_group_is_locked() -> None:
 def test_a_lock_agrees_with_what_the_project_asks_for(name: str) -> None:
     for machine in MACHINES:
         versions = on(name, machine)
-        for one in asked(*SETS[name]):
+        for one in declared_requirements(*SETS[name]):
             if one.marker is None or one.marker.evaluate(machine):
                 version = versions.get(canonicalize_name(one.name))
                 assert version is not None, f"{one} is not locked for {machine}; run `make lock`"
@@ -142,7 +144,7 @@ def test_a_lock_lies_within_the_one_of_all(name: str) -> None:
 
 
 def test_what_is_installed_here_is_what_was_locked() -> None:
-    wanted = {
+    locked_versions = {
         name: version
         for name, version, marker in locked("develop")
         if marker is None or marker.evaluate()
@@ -150,7 +152,7 @@ def test_what_is_installed_here_is_what_was_locked() -> None:
     here = {canonicalize_name(one.metadata["Name"]): one.version for one in distributions()}
     assert {
         name: (version, here.get(name))
-        for name, version in wanted.items()
+        for name, version in locked_versions.items()
         if here.get(name) != version
     } == {}
 

@@ -84,12 +84,12 @@ def test_the_licences_of_all_that_a_server_needs_are_on_the_page(sbom: ModuleTyp
     ]
     on_page = {name: licence for licence, names in rows[1:] for name in names.split(", ")}
     bill = sbom.document()
-    told = {
+    licences = {
         one["name"]: " or ".join(_name(entry) for entry in one["licenses"])
         for one in bill["components"]
     }
     assert {
-        name: licence.replace(" OR ", " or ") for name, licence in told.items()
+        name: licence.replace(" OR ", " or ") for name, licence in licences.items()
     }.items() <= on_page.items()
     locked = re.findall(
         r"^([a-z0-9-]+)==.*", (ROOT / "locks/postgres.txt").read_text(), re.MULTILINE

@@ -62,16 +62,16 @@ def test_every_setting_has_its_line() -> None:
 
 
 def test_every_method_of_the_sdk_has_its_line() -> None:
-    told = {cell.partition("(")[0]: row[1] for row in rows("sdk") for cell in row[:1]}
+    descriptions = {cell.partition("(")[0]: row[1] for row in rows("sdk") for cell in row[:1]}
     public = {name for kind, _ in sdk.CLASSES for name in dir(kind) if not name.startswith("_")}
-    assert set(told) - {"Method", "---"} == public
-    assert all(told.values()), "a method says nothing of itself"
+    assert set(descriptions) - {"Method", "---"} == public
+    assert all(descriptions.values()), "a method says nothing of itself"
 
 
 def test_a_setting_without_a_description_is_noticed() -> None:
     @dataclasses.dataclass
     class Theme:
-        told: int = 1
+        described: int = 1
         """With a text."""
         silent: int = 2
 
@@ -141,10 +141,10 @@ def test_every_key_of_a_runtime_is_explained() -> None:
 
 def test_every_shipped_runtime_has_its_section() -> None:
     heads = re.findall(r"^## (.+)$", page("runtimes"), re.MULTILINE)
-    wanted = {
+    expected = {
         f"{one.name} {one.version}" for one in Catalog.load().runtimes if one.name != "python"
     }
-    assert set(heads) == wanted | {"python one for each interpreter", "The file of a runtime"}
+    assert set(heads) == expected | {"python one for each interpreter", "The file of a runtime"}
 
 
 def test_every_dependency_is_accounted_for_and_no_other() -> None:
@@ -157,7 +157,7 @@ def test_every_dependency_is_accounted_for_and_no_other() -> None:
         *extras.values(),
         *groups.values(),
     ]
-    wanted = {
+    required = {
         re.split(r"[<>=\[]", requirement)[0]
         for requirements in lists
         for requirement in requirements
@@ -167,8 +167,8 @@ def test_every_dependency_is_accounted_for_and_no_other() -> None:
         r"^## Programs of the machine$.+?^(?=## )", "", text, flags=re.MULTILINE | re.DOTALL
     )
     cells = re.findall(r"^\| ([a-z][\w, -]+) \|", text, re.MULTILINE)
-    told = {name for cell in cells for name in cell.split(", ")}
-    assert told == wanted | {"starlette", "pydantic"}  # these come with FastAPI
+    names_in_table = {name for cell in cells for name in cell.split(", ")}
+    assert names_in_table == required | {"starlette", "pydantic"}  # these come with FastAPI
 
 
 def test_lines_of_the_command_reference_fit_their_column() -> None:

@@ -91,10 +91,10 @@ def test_open_files_that_one_organisation_could_take_are_a_warning(
 ) -> None:
     read = Path.read_text
 
-    def told(path: Path, *rest: Any) -> str:
+    def read_text(path: Path, *rest: Any) -> str:
         return most if path == Path("/proc/sys/fs/file-max") else read(path, *rest)
 
-    monkeypatch.setattr(Path, "read_text", told)
+    monkeypatch.setattr(Path, "read_text", read_text)
     found = named(machine.examine(), "open files of all")
     assert found.verdict is verdict
     assert verdict is Verdict.OK or "sysctl fs.file-max" in (found.remedy or "")

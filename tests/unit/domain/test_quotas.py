@@ -37,8 +37,8 @@ quotas = st.builds(QuotaSpec, train=limits, total=limits)
 def test_a_sentence_says_what_is_used_and_what_is_asked_for() -> None:
     quota = QuotaSpec(train=Limits(cpu_millis=4000, memory_bytes=2**30, count=2))
     used = Amounts(3000, 2**29, 0, 2)
-    told = [one.sentence() for one in excess(quota, Amounts(2000, 2**30, 0, 1), used)]
-    assert told == [
+    sentences = [one.sentence() for one in excess(quota, Amounts(2000, 2**30, 0, 1), used)]
+    assert sentences == [
         "the quota of cpu for train jobs: 3 cores of 4 cores are used, the job asks for 2 cores",
         "the quota of memory for train jobs: 512M of 1G are used, the job asks for 1G",
         "the quota of jobs at once for train jobs: 2 of 2 are running",
@@ -90,10 +90,12 @@ def covered(quota: QuotaSpec, amounts: Amounts) -> bool:
     )
 
 
-@given(quota=quotas, wanted=st.lists(jobs, max_size=8))
-def test_whatever_is_let_in_stays_within_the_quota(quota: QuotaSpec, wanted: list[Amounts]) -> None:
+@given(quota=quotas, requests=st.lists(jobs, max_size=8))
+def test_whatever_is_let_in_stays_within_the_quota(
+    quota: QuotaSpec, requests: list[Amounts]
+) -> None:
     running: list[Amounts] = []
-    for job in wanted:
+    for job in requests:
         if not excess(quota, job, together(running)):
             running.append(job)
     assert covered(quota, together(running))

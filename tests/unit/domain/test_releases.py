@@ -58,18 +58,18 @@ def tried(replicas: int = 4, share: int = 25) -> World:
 
 
 @pytest.mark.parametrize(
-    ("count", "share", "wanted"), [(1, 10, 1), (4, 0, 1), (4, 25, 1), (4, 26, 2), (3, 100, 3)]
+    ("count", "share", "expected"), [(1, 10, 1), (4, 0, 1), (4, 25, 1), (4, 26, 2), (3, 100, 3)]
 )
 def test_a_candidate_has_replicas_for_its_share_beside_all_others(
-    count: int, share: int, wanted: int
+    count: int, share: int, expected: int
 ) -> None:
     world = tried(count, share)
-    assert templates(world) == [1] * count + [2] * wanted
+    assert templates(world) == [1] * count + [2] * expected
     assert (world.status.phase, world.status.ready) == (ServicePhase.RUNNING, count)
     assert world.status.candidate is not None
     assert (world.status.candidate.phase, world.status.candidate.ready) == (
         ServicePhase.RUNNING,
-        wanted,
+        expected,
     )
 
 
@@ -301,10 +301,10 @@ def test_whatever_happens_both_sides_end_as_they_are_wanted(steps: list[tuple[st
     world.want(Desired.RUN)
     world.run()
     spec = world.record.spec
-    wanted = [spec.template] * int(spec.submitted.replicas)
+    expected = [spec.template] * int(spec.submitted.replicas)
     if spec.candidate is not None:
-        wanted += [spec.candidate.template] * candidates_of(spec, world.status)
-    assert templates(world) == sorted(wanted)
+        expected += [spec.candidate.template] * candidates_of(spec, world.status)
+    assert templates(world) == sorted(expected)
     assert len({each.template for each in spec.earlier} | {spec.template}) == len(spec.earlier) + 1
 
 

@@ -186,7 +186,7 @@ def test_whatever_happens_it_ends_as_it_is_wanted(steps: list[tuple[str, object]
             if step == "end" and each.leaving:
                 world.end(chosen)
     world.run()
-    wanted = replicas_of(world.record.spec, world.status)
-    assert world.ready() == wanted == len(world.replicas)
+    expected = replicas_of(world.record.spec, world.status)
+    assert world.ready() == expected == len(world.replicas)
     assert {each.template for each in world.replicas.values()} <= {world.record.spec.template}
-    assert world.status.phase is (ServicePhase.RUNNING if wanted else ServicePhase.STOPPED)
+    assert world.status.phase is (ServicePhase.RUNNING if expected else ServicePhase.STOPPED)

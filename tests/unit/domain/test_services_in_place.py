@@ -96,11 +96,11 @@ def test_it_waits_a_while_for_room_and_says_what_it_does() -> None:
     assert early.requeue_at == began + timedelta(seconds=10)
     late = decide(world.record, seen, began + timedelta(seconds=10), quota_wait_s=10)
     assert late.status is not None
-    assert {wish.number for wish in late.status.wishes} == {2, 3}
-    (said,) = [event for event in late.events if event.reason == Reason.REPLACED_IN_PLACE]
-    assert "replica 1 is replaced in place by replica 3" in said.message
-    assert "at most 1 of 2 answer meanwhile" in said.message
-    assert FULL in said.message
+    assert {replica.number for replica in late.status.wishes} == {2, 3}
+    (event,) = [event for event in late.events if event.reason == Reason.REPLACED_IN_PLACE]
+    assert "replica 1 is replaced in place by replica 3" in event.message
+    assert "at most 1 of 2 answer meanwhile" in event.message
+    assert FULL in event.message
 
 
 def test_a_new_replica_that_cannot_start_takes_no_more_old_ones_with_it() -> None:

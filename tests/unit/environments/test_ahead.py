@@ -46,17 +46,17 @@ def words(_: bytes) -> None:
 def test_what_is_prepared_is_ready_and_prepared_once(order: PreparationRequest, uv: FakeUv) -> None:
     runtime = order.catalog.find("sklearn")
     assert ahead.state(order, runtime) == ahead.State(runtime, own().version)
-    said = b""
+    output = b""
 
     def listen(more: bytes) -> None:
-        nonlocal said
-        said += more
+        nonlocal output
+        output += more
 
     state = ahead.prepare(order, listen)
     assert state.ready
     assert state.size > 0
     assert "scikit-learn==1.0" in state.packages
-    assert b"Installing 4 packages" in said
+    assert b"Installing 4 packages" in output
     calls = uv.calls
     assert ahead.prepare(order, words) == state
     assert uv.calls == calls

@@ -468,9 +468,9 @@ def test_where_requirements_exclude_the_newest_release_nothing_is_built(bench: B
     prepared = bench.prepare(trainer)
     assert "old==0.1" in prepared.lock
     assert "/tenants/" not in bench.output(prepared, "-m", "task")
-    asked = bench.uv.calls
+    calls = bench.uv.calls
     bench.prepare(trainer)
-    assert bench.uv.calls == asked, "the answers are kept"
+    assert bench.uv.calls == calls, "the answers are kept"
 
 
 def test_an_address_is_never_fetched_by_the_platform(bench: Bench) -> None:

@@ -104,7 +104,7 @@ def test_a_file_of_the_operator_adds_and_replaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('name = "x"', "version"),
         ('name = "x"\nversion = "1"\ncolour = "red"', "colour"),
@@ -136,11 +136,11 @@ def test_a_file_of_the_operator_adds_and_replaces(tmp_path: Path) -> None:
         ('name = "x"\nversion = "1"\nthreads = ["A B"]', "threads holds 'A B'"),
     ],
 )
-def test_a_wrong_file_says_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_says_what_is_allowed(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.toml").write_text(text)
     with pytest.raises(BadRuntime) as caught:
         Catalog.load(tmp_path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_digests_follow_the_content(tmp_path: Path, catalog: Catalog) -> None:

@@ -82,5 +82,5 @@ def test_the_job_says_the_same_as_the_check_before_it(absent: ModuleType) -> Non
 
 
 def test_no_advice_names_what_the_server_refuses() -> None:
-    told = " ".join(file.read_text() for file in COMPAT.rglob("*.py"))
-    assert [name for name in NOT_OFFERED if name in told] == []
+    sources = " ".join(file.read_text() for file in COMPAT.rglob("*.py"))
+    assert [name for name in NOT_OFFERED if name in sources] == []

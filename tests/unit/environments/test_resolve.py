@@ -61,18 +61,18 @@ def test_the_first_reason(words: str, reason: str) -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    told = first_reason("error: " + "x" * 1000)
-    assert (len(told), told[-1]) == (300, "…")
+    reason = first_reason("error: " + "x" * 1000)
+    assert (len(reason), reason[-1]) == (300, "…")
 
 
 @pytest.mark.parametrize("joint", [". And because", " and because"])
 def test_of_a_long_conflict_the_end_is_told(joint: str) -> None:
     end = "you require pandas>=2 and numpy<1, we can conclude that your requirements are unsatisfiable."
     causes = [f"pandas=={number}.0 depends on numpy>={number}" for number in range(2, 30)]
-    told = first_reason(f"  ╰─▶ Because {f'{joint} '.join(causes)}{joint} {end}\n")
-    assert told.endswith(end)
-    assert told.startswith("… And because" if joint.startswith(".") else "… ")
-    assert 200 < len(told) <= 300
+    reason = first_reason(f"  ╰─▶ Because {f'{joint} '.join(causes)}{joint} {end}\n")
+    assert reason.endswith(end)
+    assert reason.startswith("… And because" if joint.startswith(".") else "… ")
+    assert 200 < len(reason) <= 300
 
 
 def test_without_a_reason_the_log_is_named() -> None:

@@ -27,7 +27,7 @@ for folder in sys.argv[1:]:
 """
 """Builds each folder as the platform does, in a process that has imported setuptools."""
 
-TOLD = """
+STATIC_SETUP = """
 '''The trainer.'''
 from __future__ import annotations
 from setuptools import find_packages, setup
@@ -56,7 +56,7 @@ if __name__ == '__main__':
 READ: dict[str, Mapping[str, str]] = {
     "a name, a version and a package": {"setup.py": PLAIN, **MODULES},
     "all arguments that are known": {
-        "setup.py": TOLD,
+        "setup.py": STATIC_SETUP,
         **MODULES,
         "trainer/data.json": "{}",
         "trainer/deep/__init__.py": "",

@@ -57,7 +57,7 @@ def test_scripts_run_under_the_interpreter_of_the_job(tmp_path: Path) -> None:
     (venv / "bin" / "python").symlink_to(sys.executable)
     layout(unpacked(tmp_path / "wheel"), site)
     environment = {"VIRTUAL_ENV": str(venv), "PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"}
-    for script, said in (("demo", "ran under"), ("tool", "['a b']")):
+    for script, output in (("demo", "ran under"), ("tool", "['a b']")):
         done = subprocess.run(
             [site / "bin" / script, "a b"],
             env=environment,
@@ -65,7 +65,7 @@ def test_scripts_run_under_the_interpreter_of_the_job(tmp_path: Path) -> None:
             text=True,
             check=True,
         )
-        assert said in done.stdout
+        assert output in done.stdout
 
 
 def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:

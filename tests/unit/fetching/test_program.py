@@ -62,8 +62,8 @@ def test_loopback_is_refused_unless_it_is_allowed(web: Web) -> None:
         "127.1",
         "[::ffff:127.0.0.1]",
     ):
-        told = refused(f"http://{host}:{web.server_port}/a", allow=())
-        assert "the operator has to allow it" in told or "there is no host" in told, host
+        message = refused(f"http://{host}:{web.server_port}/a", allow=())
+        assert "the operator has to allow it" in message or "there is no host" in message, host
     assert len(web.seen) == before
 
 
@@ -84,9 +84,9 @@ def test_loopback_is_refused_unless_it_is_allowed(web: Web) -> None:
     ],
 )
 def test_no_redirect_leads_inside(web: Web, target: str) -> None:
-    told = refused(web.redirect("/inside", target))
-    assert "the operator has to allow it" in told
-    assert "169.254" not in told or "169.254.169.254" in target
+    message = refused(web.redirect("/inside", target))
+    assert "the operator has to allow it" in message
+    assert "169.254" not in message or "169.254.169.254" in target
 
 
 @pytest.mark.parametrize(
@@ -107,25 +107,25 @@ def test_every_address_of_a_name_is_judged(web: Web) -> None:
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", port)),
         ]
 
-    told = refused("http://rebinding.example/", resolve=inside)
-    assert "rebinding.example leads to an address that is private" in told
-    assert "10.0.0.7" not in told
+    message = refused("http://rebinding.example/", resolve=inside)
+    assert "rebinding.example leads to an address that is private" in message
+    assert "10.0.0.7" not in message
 
 
 def test_a_name_is_resolved_once_and_its_address_is_used(web: Web) -> None:
     page = web.page("/pinned", b"x")
-    asked: list[str] = []
+    hosts: list[str] = []
 
     def once(host: str, port: int) -> Any:
-        asked.append(host)
-        address = "127.0.0.1" if len(asked) == 1 else "10.0.0.1"
+        hosts.append(host)
+        address = "127.0.0.1" if len(hosts) == 1 else "10.0.0.1"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
     assert (
         get(page.replace("127.0.0.1", "name.example"), resolve=once, allow=("name.example",))
         == b"x"
     )
-    assert asked == ["name.example"]
+    assert hosts == ["name.example"]
 
 
 def test_a_body_without_end_is_cut_off(web: Web) -> None:

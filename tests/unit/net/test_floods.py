@@ -236,14 +236,14 @@ class Recorded(HttpService):
 
     def __init__(self, iteration: LoopIteration) -> None:
         super().__init__((), Refusals())
-        self.asked: list[tuple[str, bytes]] = []
+        self.requests: list[tuple[str, bytes]] = []
         self._iteration = iteration
 
     def serve(self, call: HttpCall, meaning: object, body: bytes) -> None:
-        self.asked.append((call.head.target, bytes(body)))
-        number = b"%d" % len(self.asked)
+        self.requests.append((call.head.target, bytes(body)))
+        number = b"%d" % len(self.requests)
         answer = lambda: call.reply(200, b"", number)  # noqa: E731
-        if len(self.asked) % 2:
+        if len(self.requests) % 2:
             self._iteration.run(answer)
         else:
             answer()
@@ -266,7 +266,7 @@ def test_requests_mean_the_same_however_many_turns_they_take(
             server.loop.turn()
         assert server.transport.reading
         assert not server.transport.closing
-        found.append((server.http.asked, server.transport.written))
+        found.append((server.http.requests, server.transport.written))
     assert len(found[0][0]) in (200, 600)
     assert found[0] == found[1]
 

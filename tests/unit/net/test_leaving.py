@@ -29,14 +29,14 @@ class Slow(asyncio.Protocol):
     """A connection whose answer takes until it is told."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.get_running_loop().create_future()
+        self.request = asyncio.get_running_loop().create_future()
         self.transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self.asked.set_result(data)
+        self.request.set_result(data)
 
     def leave(self) -> None:
         """It leaves with its answer."""
@@ -54,7 +54,7 @@ async def test_who_speaks_first_during_the_end_is_waited_for() -> None:
     ending = asyncio.create_task(alive.drain(30))
     await asyncio.sleep(0)
     transport.write(b"GET / HTTP/1.1\r\n\r\n")
-    await slow.asked
+    await slow.request
     for _ in range(10):
         await asyncio.sleep(0)
     assert not ending.done(), "its answer is under way"
@@ -70,8 +70,8 @@ def certificate(folder: Path) -> Path:
     key, signed, both = (folder / name for name in ("key.pem", "certificate.pem", "both.pem"))
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     names = ["-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext"]
-    told = ["subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(signed)]
-    subprocess.run([*command, *names, *told], check=True, capture_output=True)
+    options = ["subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(signed)]
+    subprocess.run([*command, *names, *options], check=True, capture_output=True)
     both.write_bytes(key.read_bytes() + signed.read_bytes())
     return both
 
@@ -110,7 +110,7 @@ async def test_who_was_accepted_before_the_end_is_answered_over_tls(tmp_path: Pa
         opened = asyncio.open_connection(sock=client, ssl=trust, server_hostname="localhost")
         _, writer = await opened
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        assert await slow.asked == b"GET / HTTP/1.1\r\n\r\n"
+        assert await slow.request == b"GET / HTTP/1.1\r\n\r\n"
         assert slow.transport is not None
         slow.transport.close()
         writer.close()
@@ -128,4 +128,4 @@ async def test_a_handshake_that_fails_keeps_no_end_waiting(tmp_path: Path) -> No
 
     async with asyncio.timeout(4):
         await at_the_end(file, break_off, alive, slow)
-    assert not slow.asked.done()
+    assert not slow.request.done()

@@ -15,14 +15,14 @@ LINE = "  0: {local} {remote} {state} 00000000:00000000 00:00000000 00000000 {us
 
 
 def line(**changed: str) -> str:
-    told = {
+    fields = {
         "local": "0100007F:1F90",
         "remote": "0100007F:0050",
         "state": "01",
         "user": "1000",
         "inode": "9",
     }
-    return LINE.format(**told | changed)
+    return LINE.format(**fields | changed)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_the_line_of_the_peer_tells(lines: list[str], owner: int | None) -> None
 
 def test_many_connections_are_looked_up_in_one_reading() -> None:
     lines = iter([line(local=f"0100007F:{port:04X}", inode=str(port)) for port in range(1, 50)])
-    asked = [(("127.0.0.1", port), HERE) for port in (7, 99, 3)]
-    found = find_peers(lines, asked)
+    connections = [(("127.0.0.1", port), HERE) for port in (7, 99, 3)]
+    found = find_peers(lines, connections)
     assert [None if one is None else one.inode for one in found] == [7, None, 3]
 
 

@@ -38,7 +38,7 @@ def made(completed: tuple[str, ...] = (), **fields: Any) -> Gang:
 def test_every_task_finds_its_index_and_knows_no_other() -> None:
     gang = made(array="3-5:2%8", memory_limit="100M")
     first, second = gang.tasks
-    told = dict(second.environment)
+    environment = dict(second.environment)
     assert (second.name, second.memory_bytes, second.ports) == ("task-5", 100 * 2**20, ())
     for name in (
         "CLOUDML_ARRAY_INDEX",
@@ -46,13 +46,13 @@ def test_every_task_finds_its_index_and_knows_no_other() -> None:
         "JOB_COMPLETION_INDEX",
         "SLURM_ARRAY_TASK_ID",
     ):
-        assert told[name] == "5"
-    assert (told["CLOUDML_ARRAY_COUNT"], told["CLOUDML_ROLE"]) == ("2", "task")
-    of_slurm = [told[f"SLURM_ARRAY_TASK_{name}"] for name in ("COUNT", "MIN", "MAX")]
+        assert environment[name] == "5"
+    assert (environment["CLOUDML_ARRAY_COUNT"], environment["CLOUDML_ROLE"]) == ("2", "task")
+    of_slurm = [environment[f"SLURM_ARRAY_TASK_{name}"] for name in ("COUNT", "MIN", "MAX")]
     assert of_slurm == ["2", "3", "5"]
-    assert "CLOUDML_CLUSTER" not in told
-    assert told["CLOUDML_CHECKPOINT_DIR"].endswith("sweep-u1/task-5")
-    assert "CLOUDML_RESTORE_FROM" not in told  # the newest one is another task's
+    assert "CLOUDML_CLUSTER" not in environment
+    assert environment["CLOUDML_CHECKPOINT_DIR"].endswith("sweep-u1/task-5")
+    assert "CLOUDML_RESTORE_FROM" not in environment  # the newest one is another task's
     assert first.environment["CLOUDML_ARRAY_INDEX"] == "3"
     assert (gang.parallel, gang.width, gang.max_failed) == (8, 2, 0)
     assert gang.completes == ("task-3", "task-5")

@@ -46,11 +46,13 @@ def environment_of(gang: Gang, task: str) -> Environment:
 
 
 SIZES: Mapping[str, Callable[[Environment], int]] = {
-    "pytorch": lambda told: int(told["WORLD_SIZE"]),
-    "jax": lambda told: int(told["JAX_NUM_PROCESSES"]),
-    "xgboost": lambda told: int(told["DMLC_NUM_WORKER"]),
-    "lightgbm": lambda told: len(told["CLOUDML_MACHINES"].split(",")),
-    "tensorflow": lambda told: len(json.loads(told["TF_CONFIG"])["cluster"]["worker"]),
+    "pytorch": lambda environment: int(environment["WORLD_SIZE"]),
+    "jax": lambda environment: int(environment["JAX_NUM_PROCESSES"]),
+    "xgboost": lambda environment: int(environment["DMLC_NUM_WORKER"]),
+    "lightgbm": lambda environment: len(environment["CLOUDML_MACHINES"].split(",")),
+    "tensorflow": lambda environment: len(
+        json.loads(environment["TF_CONFIG"])["cluster"]["worker"]
+    ),
 }
 
 
@@ -60,7 +62,7 @@ def test_tasks_find_those_of_their_attempt(recipe: str, small: bool, workers: in
     gang = gang_of(recipe, small=small)
     names = [one.name for one in gang.processes if one.role == "worker"]
     assert names == [f"worker-{index}" for index in range(workers)]
-    told = environment_of(gang, "worker-1")
-    assert len(json.loads(told["CLOUDML_CLUSTER"])["worker"]) == workers
+    environment = environment_of(gang, "worker-1")
+    assert len(json.loads(environment["CLOUDML_CLUSTER"])["worker"]) == workers
     if recipe in SIZES:
-        assert SIZES[recipe](told) == workers
+        assert SIZES[recipe](environment) == workers

@@ -48,7 +48,7 @@ def made(**fields: Any) -> Gang:
     return gang
 
 
-def told(gang: Gang) -> dict[str, dict[str, str]]:
+def environments(gang: Gang) -> dict[str, dict[str, str]]:
     """The variables of each task."""
     return {plan.name: dict(plan.environment) for plan in gang.processes}
 
@@ -60,7 +60,7 @@ def tf_config(variables: dict[str, str]) -> tuple[dict[str, list[str]], tuple[st
 
 def test_every_task_knows_itself_and_all_others() -> None:
     gang = made(worker_count=2, recipe="cluster")
-    one = told(gang)["worker-1"]
+    one = environments(gang)["worker-1"]
     assert (one["CLOUDML_ROLE"], one["CLOUDML_INDEX"]) == ("worker", "1")
     assert json.loads(one["CLOUDML_CLUSTER"]) == {"worker": ["worker-0:20000", "worker-1:20001"]}
     assert (one["CLOUDML_PORT"], one["CLOUDML_TASK_RESTART"]) == ("20001", "0")
@@ -72,7 +72,7 @@ def test_a_cluster_with_a_chief_is_complete_when_that_ends() -> None:
     roles: dict[str, Any] = {"worker": {"count": 2}, "chief": {}, "ps": {}, "evaluator": {}}
     gang = made(cluster_spec=roles, recipe="cluster")
     assert gang.completes == ("chief-0",)
-    cluster = json.loads(told(gang)["ps-0"]["CLOUDML_CLUSTER"])
+    cluster = json.loads(environments(gang)["ps-0"]["CLOUDML_CLUSTER"])
     assert sorted(cluster) == ["chief", "ps", "worker"]  # an evaluator is in no cluster
 
 
@@ -88,7 +88,7 @@ def test_torchrun_starts_several_processes_in_each_task() -> None:
     assert [plan.command for plan in gang.processes] == [
         ("python", "-m", "torch.distributed.run", "-m", "trainer.task", "--epochs", "3")
     ] * 2
-    one = told(gang)["worker-1"]
+    one = environments(gang)["worker-1"]
     assert (one["PET_NNODES"], one["PET_NODE_RANK"], one["PET_NPROC_PER_NODE"]) == ("2", "1", "4")
 
 
@@ -129,24 +129,24 @@ def test_where_no_task_could_read_them_arguments_of_the_cluster_are_refused(
 
 def test_tensorflow_1_reads_the_configuration_of_the_original_wire() -> None:
     gang = made(ps_count=2, worker_count=2, runtime="tensorflow 1")
-    cluster, task = tf_config(told(gang)["worker-1"])
+    cluster, task = tf_config(environments(gang)["worker-1"])
     assert cluster == {
         "master": ["master-0:20000"],
         "worker": ["worker-0:20001", "worker-1:20002"],
         "ps": ["ps-0:20003", "ps-1:20004"],
     }
     assert task == ("worker", 1)
-    assert tf_config(told(gang)["master-0"])[1] == ("master", 0)
+    assert tf_config(environments(gang)["master-0"])[1] == ("master", 0)
     assert gang.completes == ("master-0",)
-    assert "GRPC_FAIL_FAST" not in told(gang)["master-0"]
+    assert "GRPC_FAIL_FAST" not in environments(gang)["master-0"]
 
 
 def test_tensorflow_2_has_a_chief_in_the_place_of_the_master() -> None:
     gang = made(ps_count=1, worker_count=1)
-    cluster, task = tf_config(told(gang)["master-0"])
+    cluster, task = tf_config(environments(gang)["master-0"])
     assert sorted(cluster) == ["chief", "ps", "worker"]
     assert task == ("chief", 0)
-    assert told(gang)["worker-0"]["GRPC_FAIL_FAST"] == "use_caller"
+    assert environments(gang)["worker-0"]["GRPC_FAIL_FAST"] == "use_caller"
     assert gang.completes == ("master-0",)
 
 
@@ -163,14 +163,16 @@ def test_only_tensorflow_is_taken_for_code_that_asks_for_parameter_servers(runti
 def test_code_of_no_other_framework_may_ask_for_parameter_servers(runtime: str) -> None:
     gang = planned_gang(ps_count=1, worker_count=1).for_runtime(runtime)
     assert gang is not None
-    assert "TF_CONFIG" in told(gang)["ps-0"]
+    assert "TF_CONFIG" in environments(gang)["ps-0"]
 
 
 def test_equal_workers_of_tensorflow_2_all_end() -> None:
     gang = made(worker_count=2, framework="tensorflow")
     assert gang.completes == ("master-0", "worker-0", "worker-1")
     lone = made(cluster_spec={"worker": {"count": 2}}, framework="tensorflow")
-    assert tf_config(told(lone)["worker-0"])[0] == {"worker": ["worker-0:20000", "worker-1:20001"]}
+    assert tf_config(environments(lone)["worker-0"])[0] == {
+        "worker": ["worker-0:20000", "worker-1:20001"]
+    }
 
 
 def test_tensorflow_1_without_a_master_waits_for_its_first_worker() -> None:
@@ -181,7 +183,7 @@ def test_tensorflow_1_without_a_master_waits_for_its_first_worker() -> None:
 
 def test_pytorch_has_ranks_over_all_tasks() -> None:
     gang = made(worker_count=2, framework="pytorch", runtime="pytorch 2.13")
-    one = told(gang)["worker-1"]
+    one = environments(gang)["worker-1"]
     assert (one["RANK"], one["WORLD_SIZE"], one["LOCAL_RANK"]) == ("1", "2", "0")
     assert (one["MASTER_ADDR"], one["MASTER_PORT"]) == ("worker-0", "20000")
     assert (one["PET_NNODES"], one["PET_NODE_RANK"]) == ("2", "1")
@@ -195,7 +197,7 @@ def test_pytorch_has_ranks_over_all_tasks() -> None:
 
 
 def test_jax_has_a_coordinator() -> None:
-    one = told(made(worker_count=2, framework="jax", runtime="jax 0.10"))["worker-1"]
+    one = environments(made(worker_count=2, framework="jax", runtime="jax 0.10"))["worker-1"]
     assert one["JAX_COORDINATOR_ADDRESS"] == "worker-0:20000"
     assert (one["JAX_NUM_PROCESSES"], one["JAX_PROCESS_ID"]) == ("2", "1")
     assert one["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == "worker-0:20000"
@@ -205,7 +207,7 @@ def test_jax_has_a_coordinator() -> None:
 
 def test_xgboost_has_a_tracker_at_its_first_worker() -> None:
     gang = made(worker_count=2, framework="xgboost", runtime="xgboost 3.2")
-    one = told(gang)["worker-1"]
+    one = environments(gang)["worker-1"]
     assert (one["DMLC_TRACKER_URI"], one["DMLC_TRACKER_PORT"]) == ("worker-0", "20000")
     assert (one["DMLC_TASK_ID"], one["DMLC_NUM_WORKER"]) == ("1", "2")
     assert gang.completes == ("worker-0", "worker-1")
@@ -221,9 +223,9 @@ def test_xgboost_has_a_tracker_at_its_first_worker() -> None:
 def test_lightgbm_has_addresses_where_they_are_known(ip: str, machines: str) -> None:
     roles: dict[str, Any] = {"worker": {"count": 2}, "evaluator": {}}
     gang = made(cluster_spec=roles, framework="lightgbm", runtime="lightgbm 4.7", ip=ip)
-    assert told(gang)["worker-0"]["CLOUDML_MACHINES"] == machines
-    assert told(gang)["worker-1"]["CLOUDML_MACHINES"] == machines
-    assert "CLOUDML_MACHINES" not in told(gang)["evaluator-0"]
+    assert environments(gang)["worker-0"]["CLOUDML_MACHINES"] == machines
+    assert environments(gang)["worker-1"]["CLOUDML_MACHINES"] == machines
+    assert "CLOUDML_MACHINES" not in environments(gang)["evaluator-0"]
     assert gang.completes == ("worker-0", "worker-1")
 
 
@@ -243,7 +245,7 @@ def test_dask_has_a_scheduler_and_workers_beside_the_module() -> None:
     assert [plan.ports for plan in gang.processes] == [
         (20_000,), (20_001, 20_002), (20_003, 20_004), (20_005, 20_006)
     ]  # fmt: skip
-    addresses = {variables["DASK_SCHEDULER_ADDRESS"] for variables in told(gang).values()}
+    addresses = {variables["DASK_SCHEDULER_ADDRESS"] for variables in environments(gang).values()}
     assert addresses == {"tcp://scheduler-0:20001"}
     levels = [one.environment.get("DASK_LOGGING__DISTRIBUTED") for one in gang.processes]
     assert levels == [None, "warning", "warning", "warning"]
@@ -272,7 +274,7 @@ def test_mpi_has_a_launcher_that_starts_the_module_in_the_workers() -> None:
     assert " ".join(launcher.command) == "python -m cloud_ml_mpi launch 2 -m trainer.task -x"
     assert " ".join(worker.command) == "python -m cloud_ml_mpi work"
     assert [len(plan.ports) for plan in gang.processes] == [3, 4, 4]
-    variables = told(gang)
+    variables = environments(gang)
     daemons = {one["PRTE_MCA_oob_tcp_dynamic_ipv4_ports"] for one in variables.values()}
     assert daemons == {"20001,20004,20008"}
     assert variables["worker-1"]["PMIX_MCA_ptl_base_ipv4_port"] == "20009"
@@ -341,8 +343,8 @@ def test_single_tasks_are_not_several(recipe: str, single: str) -> None:
 )
 def test_an_evaluator_is_not_counted(recipe: str, size: str) -> None:
     gang = made(cluster_spec={"evaluator": {}, "worker": {"count": 2}}, recipe=recipe)
-    assert told(gang)["worker-1"][size] == "2"
-    assert size not in told(gang)["evaluator-0"]
+    assert environments(gang)["worker-1"][size] == "2"
+    assert size not in environments(gang)["evaluator-0"]
 
 
 @pytest.mark.parametrize(
@@ -360,7 +362,7 @@ def test_an_evaluator_is_not_counted(recipe: str, size: str) -> None:
     ],
 )
 def test_what_the_code_uses_decides_where_nothing_is_named(runtime: str, variable: str) -> None:
-    first = told(made(worker_count=1, runtime=runtime))["master-0"]
+    first = environments(made(worker_count=1, runtime=runtime))["master-0"]
     known = {"TF_CONFIG", "MASTER_ADDR", "JAX_PROCESS_ID", "DMLC_TASK_ID", "CLOUDML_MACHINES"}
     chosen = known & set(first)
     assert chosen == {variable}
@@ -372,12 +374,15 @@ def test_code_of_another_framework_has_no_variant(runtime: str) -> None:
 
 
 def test_a_named_recipe_fits_every_runtime() -> None:
-    assert "RANK" in told(made(worker_count=1, recipe="pytorch", runtime="python 3.11"))["worker-0"]
+    assert (
+        "RANK"
+        in environments(made(worker_count=1, recipe="pytorch", runtime="python 3.11"))["worker-0"]
+    )
 
 
 def test_the_variables_of_the_user_win() -> None:
     gang = made(worker_count=1, framework="pytorch", environment={"MASTER_PORT": "1"})
-    assert told(gang)["worker-0"]["MASTER_PORT"] == "1"
+    assert environments(gang)["worker-0"]["MASTER_PORT"] == "1"
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def test_what_the_server_refuses_is_refused_before_the_code_is_uploaded(
             TrainJob("a", "train", str(tmp_path), job_args=["--out=fds://nowhere/x"])
         )
     assert api.objects == {}
-    asked = server.seen[-1].document
-    assert (asked["trainer_uri"], asked["job_args"]) == (
+    request = server.seen[-1].document
+    assert (request["trainer_uri"], request["job_args"]) == (
         "fds://cloudml/.trainers/new",
         ["--out=fds://nowhere/x"],
     )

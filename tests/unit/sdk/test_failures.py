@@ -246,8 +246,8 @@ def test_what_the_network_says_is_put_in_words(
 ) -> None:  # type: ignore[no-untyped-def]
     if isinstance(error, ssl.SSLCertVerificationError):
         error.verify_message = "self-signed certificate"
-    told, found = error_of_exception(endpoint, error, connected=connected, timeout_s=7.0)
-    assert words in told.message
-    assert hint in (told.hint or "")
+    sdk_error, found = error_of_exception(endpoint, error, connected=connected, timeout_s=7.0)
+    assert words in sdk_error.message
+    assert hint in (sdk_error.hint or "")
     assert found is trouble
-    assert told.code == "transport"
+    assert sdk_error.code == "transport"

@@ -61,10 +61,10 @@ def test_the_diff_is_that_of_the_files_that_were_sent(repository: Path) -> None:
     found = git_facts(repository, ["train.py"])
     assert found is not None
     assert found.facts["dirty"] is True
-    said = found.diff.decode()
-    assert "-lr = 1\n+lr = 2\n" in said
-    assert "-x = 1" in said
-    assert "notes.txt" not in said
+    diff = found.diff.decode()
+    assert "-lr = 1\n+lr = 2\n" in diff
+    assert "-x = 1" in diff
+    assert "notes.txt" not in diff
     below = repository / "sub"
     below.mkdir()
     inside = git_facts(below, [])
@@ -82,11 +82,11 @@ def test_secrets_in_a_diff_are_masked_and_a_long_one_is_cut(repository: Path) ->
     (repository / "train.py").write_text("\n".join(lines) + "\n")
     found = git_facts(repository, ["train.py"])
     assert found is not None
-    said = found.diff.decode()
-    assert "abc123" not in said
-    assert "hunter2" not in said
-    assert '+API_TOKEN = "******"' in said
-    assert "+tokens: int = 5" in said
+    diff = found.diff.decode()
+    assert "abc123" not in diff
+    assert "hunter2" not in diff
+    assert '+API_TOKEN = "******"' in diff
+    assert "+tokens: int = 5" in diff
     (repository / "train.py").write_text("word = 1\n" * 300_000)
     long = git_facts(repository, ["train.py"])
     assert long is not None

@@ -8,15 +8,15 @@ from cloud_ml.sdk.progress import CountedReader, report_progress
 
 
 def test_chunks_are_reported_when_they_were_taken_on() -> None:
-    told: list[tuple[int, int | None]] = []
+    progress: list[tuple[int, int | None]] = []
     chunks = report_progress(
-        [b"abc", b"de"], lambda done, total: told.append((done, total)), total=9, done=4
+        [b"abc", b"de"], lambda done, total: progress.append((done, total)), total=9, done=4
     )
     assert next(chunks) == b"abc"
-    assert told == [(4, 9)]
+    assert progress == [(4, 9)]
     assert next(chunks) == b"de"
     assert list(chunks) == []
-    assert told == [(4, 9), (7, 9), (9, 9)]
+    assert progress == [(4, 9), (7, 9), (9, 9)]
 
 
 def test_nobody_need_be_told() -> None:
@@ -24,12 +24,12 @@ def test_nobody_need_be_told() -> None:
 
 
 def test_a_readable_reports_its_reads() -> None:
-    told: list[tuple[int, int | None]] = []
+    progress: list[tuple[int, int | None]] = []
     reader = CountedReader(
-        io.BytesIO(b"abcde"), lambda done, total: told.append((done, total)), total=5
+        io.BytesIO(b"abcde"), lambda done, total: progress.append((done, total)), total=5
     )
     assert (reader.read(3), reader.read(), reader.read(1)) == (b"abc", b"de", b"")
-    assert told == [(3, 5), (5, 5), (5, 5)]
+    assert progress == [(3, 5), (5, 5), (5, 5)]
 
 
 def test_uploads_and_downloads_are_told_of(client: CloudMlClient, tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_uploads_and_downloads_are_told_of(client: CloudMlClient, tmp_path: Path
             "fds://cloudml/a", tmp_path / "b", progress=progress
         ),
     ):
-        told: list[tuple[int, int | None]] = []
-        transfer(lambda done, total, told=told: told.append((done, total)))
-        assert (told[0], told[-1]) == ((0, 200_000), (200_000, 200_000))
-        assert len(told) > 2
-        assert told == sorted(told)
+        progress: list[tuple[int, int | None]] = []
+        transfer(lambda done, total, seen=progress: seen.append((done, total)))
+        assert (progress[0], progress[-1]) == ((0, 200_000), (200_000, 200_000))
+        assert len(progress) > 2
+        assert progress == sorted(progress)

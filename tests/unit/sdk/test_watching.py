@@ -97,16 +97,16 @@ def test_a_server_that_stays_away_is_told() -> None:
 
 
 def test_what_is_said_is_told_once_over_cuts_until_the_stream_says_that_it_ends() -> None:
-    def said(number: int) -> bytes:
+    def encoded_event(number: int) -> bytes:
         event = JobEvent(id=number, at=NOW, type="Normal", reason="Said", message=f"{number}")
         return f"id: {number}\nevent: said\ndata: {json.dumps(codec.encode(event))}\n\n".encode()
 
     end = b"event: end\ndata: {}\n\n"
     play = Play(
         [
-            (said(1) + said(2), TransportError("cut")),
+            (encoded_event(1) + encoded_event(2), TransportError("cut")),
             (b": nothing new\n\n", None),
-            (said(3) + end, None),
+            (encoded_event(3) + end, None),
         ]
     )
     found = list(follow_events(play, after=0, patience=PATIENCE, sleep=lambda _: None))

@@ -149,8 +149,8 @@ def test_who_gave_up_or_is_late_is_left_out() -> None:
         gone, late, there = Caller([1], gone=True), Caller([2], deadline=1e-9), Caller([3])
         batcher = make(model)
         batcher.submit(gone.request, ((),))
-        told, answer = await answers(batcher, [late, there])
-        assert isinstance(told, TooLate)
+        refusal, answer = await answers(batcher, [late, there])
+        assert isinstance(refusal, TooLate)
         assert answer == [6]
         assert model.seen == [1]
         assert not gone.answer.done()
@@ -184,8 +184,8 @@ def test_an_answer_that_cannot_be_split_is_an_error_and_the_next_request_is_serv
     async def steps(make: Callable[..., Batcher]) -> None:
         model = Doubler(spoil)
         batcher = make(model)
-        (told,) = await answers(batcher, [Caller([1])])
-        assert isinstance(told, ModelFailed)
+        (error,) = await answers(batcher, [Caller([1])])
+        assert isinstance(error, ModelFailed)
         model._spoil = lambda made: [made]
         assert await answers(batcher, [Caller([1])]) == [[2]]
 
@@ -202,9 +202,9 @@ def test_a_model_that_wants_to_end_the_program_has_failed_and_nothing_ends(inlin
 
         batcher = make(Doubler(leave), inline_s=inline_s)
         for _ in range(3):
-            (told,) = await answers(batcher, [Caller([6.5])])
-            assert isinstance(told, ModelFailed)
-            assert "SystemExit: 3" in told.message
+            (error,) = await answers(batcher, [Caller([6.5])])
+            assert isinstance(error, ModelFailed)
+            assert "SystemExit: 3" in error.message
             assert await answers(batcher, [Caller([1])]) == [[2]]
 
     trial(steps)
@@ -215,8 +215,8 @@ def test_what_a_model_calls_a_bad_request_is_told_as_one() -> None:
         def refuse(made: np.ndarray) -> Any:
             raise BadRequest("not these")
 
-        (told,) = await answers(make(Doubler(refuse)), [Caller([1])])
-        assert isinstance(told, BadRequest)
+        (error,) = await answers(make(Doubler(refuse)), [Caller([1])])
+        assert isinstance(error, BadRequest)
 
     trial(steps)
 

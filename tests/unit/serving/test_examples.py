@@ -27,30 +27,33 @@ def signature(*outputs: TensorSpec, method: str = PREDICT) -> Signature:
     return Signature("s", GIVEN, outputs, method)
 
 
-def asked(*values: float, context: float | None = None) -> Any:
+def input_message(*values: float, context: float | None = None) -> Any:
     made = message("tensorflow.serving.Input")()
-    told = made.example_list if context is None else made.example_list_with_context
+    example_list = made.example_list if context is None else made.example_list_with_context
     if context is not None:
         for name in ("x", "c"):
-            told.context.features.feature[name].float_list.value.append(context)
+            example_list.context.features.feature[name].float_list.value.append(context)
     for value in values:
-        told.examples.add().features.feature["x"].float_list.value.append(value)
+        example_list.examples.add().features.feature["x"].float_list.value.append(value)
     return made
 
 
 def features(data: bytes) -> dict[str, float]:
-    told = message("tensorflow.Example").FromString(data).features.feature
-    return {name: told[name].float_list.value[0] for name in told}
+    values = message("tensorflow.Example").FromString(data).features.feature
+    return {name: values[name].float_list.value[0] for name in values}
 
 
 def test_a_context_is_part_of_each_example_which_knows_better() -> None:
-    assert [features(each) for each in examples.examples_of(asked(1, 2))] == [{"x": 1}, {"x": 2}]
-    assert [features(each) for each in examples.examples_of(asked(1, 2, context=7))] == [
+    assert [features(each) for each in examples.examples_of(input_message(1, 2))] == [
+        {"x": 1},
+        {"x": 2},
+    ]
+    assert [features(each) for each in examples.examples_of(input_message(1, 2, context=7))] == [
         {"x": 1, "c": 7},
         {"x": 2, "c": 7},
     ]
     with pytest.raises(BadRequest, match="has no examples"):
-        examples.examples_of(asked())
+        examples.examples_of(input_message())
 
 
 def test_rows_of_a_caller_become_classes() -> None:
@@ -76,7 +79,7 @@ def test_answers_that_do_not_fit_are_the_models_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "method", "asked_for", "fine"),
+    ("outputs", "method", "requested_method", "fine"),
     [
         ((SCORES,), CLASSIFY, CLASSIFY, True),
         ((SCORES,), PREDICT, CLASSIFY, True),
@@ -86,10 +89,10 @@ def test_answers_that_do_not_fit_are_the_models_fault() -> None:
     ],
 )
 def test_what_a_signature_can_be_asked_for(
-    outputs: tuple[TensorSpec, ...], method: str, asked_for: str, fine: bool
+    outputs: tuple[TensorSpec, ...], method: str, requested_method: str, fine: bool
 ) -> None:
     if fine:
-        examples.check(signature(*outputs, method=method), asked_for)
+        examples.check(signature(*outputs, method=method), requested_method)
     else:
         with pytest.raises(BadRequest, match="needs a signature with"):
-            examples.check(signature(*outputs, method=method), asked_for)
+            examples.check(signature(*outputs, method=method), requested_method)

@@ -18,16 +18,18 @@ MICROSECONDS = 1_000_000
 
 def over_grpc(world: World, parameters: dict[str, Any]) -> tuple[int, str]:
     """The status of gRPC, and the message of an error."""
-    asked = message("inference.ModelInferRequest")(
+    request = message("inference.ModelInferRequest")(
         model_name="m", raw_input_contents=[ROW.tobytes()]
     )
-    asked.inputs.add(name="x", datatype="FP32", shape=ROW.shape)
+    request.inputs.add(name="x", datatype="FP32", shape=ROW.shape)
     fields = {str: "string_param", bool: "bool_param", float: "double_param", int: "int64_param"}
     for name, value in parameters.items():
         setattr(
-            asked.parameters[name], "uint64_param" if value == 2**63 else fields[type(value)], value
+            request.parameters[name],
+            "uint64_param" if value == 2**63 else fields[type(value)],
+            value,
         )
-    status, answer = world.call(INFER, asked.SerializeToString(deterministic=True))
+    status, answer = world.call(INFER, request.SerializeToString(deterministic=True))
     return status, answer.decode("latin-1") if status else ""
 
 
@@ -93,9 +95,9 @@ def test_a_request_is_not_run_after_its_timeout(
     ],
 )
 def test_what_is_none_is_refused(ask: Any, parameters: dict[str, Any], words: str) -> None:
-    status, told = ask(World(), parameters)
+    status, answer = ask(World(), parameters)
     assert status == 3
-    assert words in told
+    assert words in answer
 
 
 @pytest.mark.parametrize(
@@ -109,6 +111,6 @@ def test_what_has_no_effect_is_taken(ask: Any, parameters: dict[str, Any]) -> No
     "name", ["sequence_id", "sequence_start", "shared_memory_region", "classification"]
 )
 def test_what_is_not_offered_is_refused(ask: Any, name: str) -> None:
-    status, told = ask(World(), {name: 1})
+    status, answer = ask(World(), {name: 1})
     assert status == 12
-    assert f"parameter {name!r} of the request is not offered" in told
+    assert f"parameter {name!r} of the request is not offered" in answer

@@ -43,24 +43,24 @@ def request(dtype: DType, array: Any, *, raw: bool) -> Any:
     """What an answer with these values says, as a question."""
     answer = InferAnswer(identity(dtype), [0], "m", 1, raw=raw)
     parts, size = answer.parts(Outcome([array]), 0, len(array), b"id")
-    told = message("inference.ModelInferResponse").FromString(b"".join(parts))
+    response = message("inference.ModelInferResponse").FromString(b"".join(parts))
     assert size == sum(map(len, parts))
     made = message("inference.ModelInferRequest")(
-        id=told.id, raw_input_contents=told.raw_output_contents
+        id=response.id, raw_input_contents=response.raw_output_contents
     )
     tensor = made.inputs.add(
-        name="x", datatype=told.outputs[0].datatype, shape=told.outputs[0].shape
+        name="x", datatype=response.outputs[0].datatype, shape=response.outputs[0].shape
     )
-    if told.outputs[0].HasField("contents"):
-        tensor.contents.CopyFrom(told.outputs[0].contents)
+    if response.outputs[0].HasField("contents"):
+        tensor.contents.CopyFrom(response.outputs[0].contents)
     return made
 
 
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("dtype", SAMPLES, ids=str)
 def test_every_type_comes_back_as_it_went(dtype: DType, raw: bool) -> None:
-    asked = request(dtype, SAMPLES[dtype], raw=raw)
-    (array,) = arrays_of(identity(dtype), asked)
+    infer_request = request(dtype, SAMPLES[dtype], raw=raw)
+    (array,) = arrays_of(identity(dtype), infer_request)
     assert array.dtype == dtype.numpy
     assert array.tolist() == SAMPLES[dtype].tolist()
 
@@ -70,16 +70,16 @@ def test_rows_of_one_caller_are_cut_out() -> None:
     answer = InferAnswer(identity(dtypes.FLOAT), [0], "m", 1, raw=True)
     for first, rows in ((0, 3), (3, 3), (6, 4)):
         parts, _ = answer.parts(outcome, first, rows, b"")
-        told = message("inference.ModelInferResponse").FromString(b"".join(parts))
-        values = np.frombuffer(told.raw_output_contents[0], np.float32).tolist()
+        response = message("inference.ModelInferResponse").FromString(b"".join(parts))
+        values = np.frombuffer(response.raw_output_contents[0], np.float32).tolist()
         assert values == list(range(first, first + rows))
-        assert list(told.outputs[0].shape) == [rows]
+        assert list(response.outputs[0].shape) == [rows]
 
 
 def test_values_are_found_in_the_bytes_and_the_id_after_them() -> None:
-    asked = request(dtypes.FLOAT, SAMPLES[dtypes.FLOAT], raw=True)
-    body = b"12345" + asked.SerializeToString()
-    spans = infer_spans(body, 5, identity(dtypes.FLOAT), asked)
+    infer_request = request(dtypes.FLOAT, SAMPLES[dtypes.FLOAT], raw=True)
+    body = b"12345" + infer_request.SerializeToString()
+    spans = infer_spans(body, 5, identity(dtypes.FLOAT), infer_request)
     assert spans is not None
     assert [body[start:end] for start, end in spans] == [SAMPLES[dtypes.FLOAT].tobytes(), b"id"]
 
@@ -88,9 +88,9 @@ def test_values_are_found_in_the_bytes_and_the_id_after_them() -> None:
 def test_odd_but_right_messages_are_read_and_not_remembered(rest: bytes) -> None:
     """A group that nobody knows, a second id: the library takes both."""
     body = request(dtypes.FLOAT, SAMPLES[dtypes.FLOAT], raw=True).SerializeToString() + rest
-    asked = message("inference.ModelInferRequest").FromString(body)
-    assert arrays_of(identity(dtypes.FLOAT), asked)[0].tolist() == [0.5, 2.0]
-    assert infer_spans(body, 0, identity(dtypes.FLOAT), asked) is None
+    infer_request = message("inference.ModelInferRequest").FromString(body)
+    assert arrays_of(identity(dtypes.FLOAT), infer_request)[0].tolist() == [0.5, 2.0]
+    assert infer_spans(body, 0, identity(dtypes.FLOAT), infer_request) is None
 
 
 def broken(**changes: Any) -> Any:
@@ -106,7 +106,7 @@ def broken(**changes: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("infer_request", "words"),
     [
         (broken(ints=[1]), "has 1 values for shape [2]"),
         (broken(ints=[1, 300]), "has a value that is no INT8"),
@@ -117,9 +117,9 @@ def broken(**changes: Any) -> Any:
         (broken(name="z", ints=[1, 2]), "input 'x' is missing; there is no input 'z'"),
     ],
 )
-def test_what_does_not_go_together_is_refused(asked: Any, words: str) -> None:
+def test_what_does_not_go_together_is_refused(infer_request: Any, words: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        arrays_of(identity(dtypes.INT8), asked)
+        arrays_of(identity(dtypes.INT8), infer_request)
     assert words in caught.value.message
 
 

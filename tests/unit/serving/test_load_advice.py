@@ -91,9 +91,9 @@ def _write(folder: Path, pickled: bytes, *, archive: bool, **more: bytes) -> Non
 
 
 def _refusal(folder: Path) -> str:
-    with pytest.raises(ModelFailed) as told:
+    with pytest.raises(ModelFailed) as refused:
         load(folder, RUN_CODE)
-    return told.value.message
+    return refused.value.message
 
 
 @pytest.mark.parametrize("archive", [True, False])
@@ -104,11 +104,13 @@ def test_weights_alone_are_told_to_be_exported(
     tmp_path: Path, saved: dict[str, bytes], what: str, *, archive: bool
 ) -> None:
     _write(tmp_path, saved[what], archive=archive)
-    told = _refusal(tmp_path)
-    assert told.startswith(
+    message = _refusal(tmp_path)
+    assert message.startswith(
         "model.pt holds only weights (a state_dict), not a model: load them into your model"
     )
-    assert "torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2')" in told
+    assert (
+        "torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2')" in message
+    )
 
 
 @pytest.mark.parametrize("archive", [True, False])
@@ -129,15 +131,15 @@ def test_torch_script_without_a_signature_names_the_command_that_writes_it(
     tmp_path: Path, saved: dict[str, bytes]
 ) -> None:
     _write(tmp_path, saved["module"], archive=True, **{"constants.pkl": b""})
-    told = _refusal(tmp_path)
-    assert told.startswith(
+    message = _refusal(tmp_path)
+    assert message.startswith(
         "model.pt stores no input signature, as TorchScript never does: put signature.json beside"
     )
-    assert "cloudml models signature model.pt --input x:float32[?,8] -o signature.json" in told
+    assert "cloudml models signature model.pt --input x:float32[?,8] -o signature.json" in message
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (b"junk", "model.pt is not a TorchScript file: export the model"),
         (b"", "model.pt is not a TorchScript file, it is empty"),
@@ -150,14 +152,14 @@ def test_torch_script_without_a_signature_names_the_command_that_writes_it(
     ],
 )
 def test_what_is_no_file_of_pytorch_is_told_for_what_it_is(
-    tmp_path: Path, content: bytes, told: str
+    tmp_path: Path, content: bytes, expected: str
 ) -> None:
     (tmp_path / "model.pt").write_bytes(content)
-    assert told in _refusal(tmp_path)
+    assert expected in _refusal(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (
             b"this is no model",
@@ -167,11 +169,11 @@ def test_what_is_no_file_of_pytorch_is_told_for_what_it_is(
         (b"<html><body>404", "model.onnx is not a valid model: it is an HTML page"),
     ],
 )
-def test_garbage_in_place_of_onnx(tmp_path: Path, content: bytes, told: str) -> None:
+def test_garbage_in_place_of_onnx(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     with pytest.raises(ModelFailed) as refused:
         session(tmp_path / "model.onnx")
-    assert told in refused.value.message
+    assert expected in refused.value.message
     assert "(onnxruntime: " in refused.value.message
 
 
@@ -183,16 +185,16 @@ def _keras_file(path: Path, metadata: bytes) -> Path:
 
 def test_a_keras_file_of_another_version_names_both(tmp_path: Path) -> None:
     file = _keras_file(tmp_path / "model.keras", json.dumps({"keras_version": "3.12.0"}).encode())
-    told = keras_refusal(file, "3.3.3", TypeError("unknown argument 'quantization'")).message
-    assert told.startswith(
+    message = keras_refusal(file, "3.3.3", TypeError("unknown argument 'quantization'")).message
+    assert message.startswith(
         "model.keras was saved by Keras 3.12.0 and this replica runs Keras 3.3.3: save it "
         "with Keras"
     )
-    assert "model.export('saved') and deploy the folder saved" in told
-    assert "--framework_version" not in told, (
+    assert "model.export('saved') and deploy the folder saved" in message
+    assert "--framework_version" not in message, (
         "this server runs the same Keras whichever 3.x is named"
     )
-    assert "unknown argument 'quantization'" in told
+    assert "unknown argument 'quantization'" in message
     same = keras_refusal(file, "3.12.0", ValueError("no class Net")).message
     assert same == "Keras cannot load it: ValueError: no class Net"
     (tmp_path / "old.keras").write_bytes(b"\x89HDF\r\n\x1a\n....")
@@ -232,7 +234,7 @@ def test_outputs_that_are_left_out_are_found_out_by_a_run_with_zeros(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("predict", "told"),
+    ("predict", "expected"),
     [
         (
             "raise ValueError('three rows are needed')",
@@ -242,11 +244,13 @@ def test_outputs_that_are_left_out_are_found_out_by_a_run_with_zeros(tmp_path: P
         ("return {'y': np.zeros(1, 'complex256')}", "have no form in the protocols"),
     ],
 )
-def test_a_model_whose_outputs_cannot_be_found_out(tmp_path: Path, predict: str, told: str) -> None:
+def test_a_model_whose_outputs_cannot_be_found_out(
+    tmp_path: Path, predict: str, expected: str
+) -> None:
     code = f"import numpy as np\nclass Model:\n    def load(self, f): pass\n    def predict(self, i): {predict}\n"
     (tmp_path / "model.py").write_text(code)
     (tmp_path / "signature.json").write_text(json.dumps({"serving_default": {"inputs": [X]}}))
-    assert told in _refusal(tmp_path)
+    assert expected in _refusal(tmp_path)
 
 
 def test_a_single_file_is_named_as_its_owner_named_it(

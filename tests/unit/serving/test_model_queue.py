@@ -96,12 +96,12 @@ def test_signatures_of_a_model_never_run_at_the_same_time() -> None:
                 for turn in range(40):
                     name = chance.choice(["quick", "slow", "whole"])
                     rows = 3 if name == "whole" else chance.randint(1, 4)
-                    asked = Caller([number + turn / 64 + row / 1024 for row in range(rows)])
+                    call = Caller([number + turn / 64 + row / 1024 for row in range(rows)])
                     version.batcher(model.signatures[name]).submit(
-                        asked.request, ((3,) if name == "whole" else (),)
+                        call.request, ((3,) if name == "whole" else (),)
                     )
-                    answer = await asyncio.wait_for(asked.answer, 60)
-                    assert answer.tolist() == (asked.values * 2).tolist()
+                    answer = await asyncio.wait_for(call.answer, 60)
+                    assert answer.tolist() == (call.values * 2).tolist()
                     await asyncio.sleep(chance.choice([0, 0, 0.001]))
 
             await asyncio.gather(*(caller(number) for number in range(12)))
@@ -116,11 +116,11 @@ def test_signatures_take_turns_and_none_starves() -> None:
         model = KeepsState(signature("slow", 1), signature("quick", 1))
         with loaded(model, inline_s=0.0) as version:
             many = [Caller([0]) for _ in range(20)]
-            for asked in many:
-                version.batcher(model.signatures["slow"]).submit(asked.request, ((1,),))
+            for call in many:
+                version.batcher(model.signatures["slow"]).submit(call.request, ((1,),))
             other = Caller([1])
             version.batcher(model.signatures["quick"]).submit(other.request, ((1,),))
-            await asyncio.gather(other.answer, *(asked.answer for asked in many))
+            await asyncio.gather(other.answer, *(each.answer for each in many))
         assert "quick" in model.order[:3]
 
     asyncio.run(run())
@@ -135,12 +135,12 @@ def test_many_quick_runs_leave_the_event_loop_to_others_in_between() -> None:
             batcher.submit(first.request, ((1,),))
             await first.answer  # so that it is known how long a run takes
             many = [Caller([0]) for _ in range(50)]
-            for asked in many:
-                batcher.submit(asked.request, ((1,),))
+            for call in many:
+                batcher.submit(call.request, ((1,),))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            answered = sum(asked.answer.done() for asked in many)
-            await asyncio.gather(*(asked.answer for asked in many))
+            answered = sum(each.answer.done() for each in many)
+            await asyncio.gather(*(each.answer for each in many))
         assert 0 < answered < 20
 
     asyncio.run(run())

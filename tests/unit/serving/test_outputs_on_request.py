@@ -32,14 +32,14 @@ class Classifier:
     classes_ = np.array(["first", "second"])
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def predict(self, rows: Any) -> Any:
-        self.asked.append("predict")
+        self.calls.append("predict")
         return self.classes_[np.argmax(rows, axis=1)]
 
     def predict_proba(self, rows: Any) -> Any:
-        self.asked.append("predict_proba")
+        self.calls.append("predict_proba")
         return rows / rows.sum(axis=1, keepdims=True)
 
 
@@ -78,13 +78,13 @@ def loaded(model: Any) -> Any:
 
 
 def predict(world: World, *names: str) -> Any:
-    asked = message("tensorflow.serving.PredictRequest")(output_filter=names)
-    asked.model_spec.name = "m"
-    tensor = asked.inputs["x"]
+    request = message("tensorflow.serving.PredictRequest")(output_filter=names)
+    request.model_spec.name = "m"
+    tensor = request.inputs["x"]
     tensor.dtype, tensor.tensor_content = 2, ROWS.tobytes()
     for size in ROWS.shape:
         tensor.tensor_shape.dim.add(size=size)
-    status, answer = world.call(PREDICT, asked.SerializeToString())
+    status, answer = world.call(PREDICT, request.SerializeToString())
     return (
         message("tensorflow.serving.PredictResponse").FromString(answer)
         if not status
@@ -93,13 +93,13 @@ def predict(world: World, *names: str) -> Any:
 
 
 def infer(world: World, *names: str) -> Any:
-    asked = message("inference.ModelInferRequest")(
+    request = message("inference.ModelInferRequest")(
         model_name="m", raw_input_contents=[ROWS.tobytes()]
     )
-    asked.inputs.add(name="x", datatype="FP64", shape=ROWS.shape)
+    request.inputs.add(name="x", datatype="FP64", shape=ROWS.shape)
     for name in names:
-        asked.outputs.add(name=name)
-    status, answer = world.call(INFER, asked.SerializeToString())
+        request.outputs.add(name=name)
+    status, answer = world.call(INFER, request.SerializeToString())
     assert not status, answer
     return message("inference.ModelInferResponse").FromString(answer)
 
@@ -128,7 +128,7 @@ def test_what_is_served_without_a_filter_is_what_it_was(
     assert [each["name"] for each in rest(world, "/v2/models/m/infer", oip_body())["outputs"]] == [
         "label"
     ]
-    assert set(classifier.asked) == {"predict"}, (
+    assert set(classifier.calls) == {"predict"}, (
         "probabilities cost nothing where nobody names them"
     )
 
@@ -142,38 +142,42 @@ def oip_body(*names: str) -> dict[str, Any]:
 def test_probabilities_are_answered_where_they_are_named(
     world: World, classifier: Classifier, name: str
 ) -> None:
-    wanted = classifier.predict_proba(ROWS)
+    expected = classifier.predict_proba(ROWS)
     for _ in range(2):
         answer = predict(world, name, "label")
         assert sorted(answer.outputs) == sorted([name, "label"])
         assert answer.model_spec.signature_name == "serving_default"
-        assert list(answer.outputs[name].double_val) == wanted.ravel().tolist()
+        assert list(answer.outputs[name].double_val) == expected.ravel().tolist()
         assert list(answer.outputs["label"].string_val) == [b"second", b"first"]
         raw = infer(world, name)
         assert [(each.name, each.datatype, list(each.shape)) for each in raw.outputs] == [
             (name, "FP64", [2, 2])
         ]
-        assert raw.raw_output_contents[0] == wanted.tobytes()
-    (told,) = rest(world, "/v2/models/m/infer", oip_body(name))["outputs"]
-    assert (told["name"], told["shape"], told["data"]) == (name, [2, 2], wanted.ravel().tolist())
+        assert raw.raw_output_contents[0] == expected.tobytes()
+    (output,) = rest(world, "/v2/models/m/infer", oip_body(name))["outputs"]
+    assert (output["name"], output["shape"], output["data"]) == (
+        name,
+        [2, 2],
+        expected.ravel().tolist(),
+    )
 
 
 def test_mlservers_name_of_the_label(world: World) -> None:
-    (told,) = rest(world, "/v2/models/m/infer", oip_body("predict"))["outputs"]
-    assert (told["name"], told["data"]) == ("predict", ["second", "first"])
+    (output,) = rest(world, "/v2/models/m/infer", oip_body("predict"))["outputs"]
+    assert (output["name"], output["data"]) == ("predict", ["second", "first"])
 
 
 def test_they_are_listed(world: World) -> None:
     version = world.table.find("m")
-    told = model_documents.model_metadata(version, [1])["outputs"]
-    assert [each["name"] for each in told] == [
+    outputs = model_documents.model_metadata(version, [1])["outputs"]
+    assert [each["name"] for each in outputs] == [
         "label",
         "probabilities",
         "predict",
         "predict_proba",
         "output",
     ]
-    assert told[1] == {"name": "probabilities", "datatype": "FP64", "shape": [-1, 2]}
+    assert outputs[1] == {"name": "probabilities", "datatype": "FP64", "shape": [-1, 2]}
     assert "and where they are named (probabilities: float64 [?, 2]" in predict(world, "none")
 
 
@@ -211,8 +215,8 @@ def test_the_alias_is_answered_where_it_is_named_and_is_the_models_own_output(
         assert sorted(answer.outputs) == sorted(names)
         assert list(answer.outputs["output"].string_val) == [b"second", b"first"]
         assert [each.name for each in infer(world, *names).outputs] == list(names)
-    told = rest(world, "/v2/models/m/infer", oip_body("output"))["outputs"]
-    assert [(each["name"], each["data"]) for each in told] == [("output", ["second", "first"])]
+    outputs = rest(world, "/v2/models/m/infer", oip_body("output"))["outputs"]
+    assert [(each["name"], each["data"]) for each in outputs] == [("output", ["second", "first"])]
 
 
 def test_a_model_of_a_format_whose_author_names_the_output_has_the_alias(

@@ -60,12 +60,12 @@ def request(tensors: Tensors, names: list[str] | None = None) -> bytes:
     )
 
 
-def asked_of(body: bytes) -> Any:
+def parse_request(body: bytes) -> Any:
     return message("tensorflow.serving.PredictRequest").FromString(body[5:])
 
 
 def learn(parts: PredictParts, body: bytes) -> None:
-    inputs = asked_of(body).inputs
+    inputs = parse_request(body).inputs
     parts.learn(
         body, inputs, {name: tensor_proto.decode(name, proto) for name, proto in inputs.items()}
     )
@@ -181,10 +181,10 @@ def test_a_request_that_differs_beside_its_values_is_not_known_or_read_as_the_li
     read = knowing(body).read(cut)
     if read is None or read.others != SPEC:  # no target is known by other fields
         return
-    asked = asked_of(cut)
-    assert set(asked.inputs) == set(read.inputs)
+    parsed = parse_request(cut)
+    assert set(parsed.inputs) == set(read.inputs)
     for name, (shape, values) in arrays_of(read).items():
-        array = tensor_proto.decode(name, asked.inputs[name])
+        array = tensor_proto.decode(name, parsed.inputs[name])
         assert (array.shape, array.ravel().tobytes()) == (
             shape,
             np.array(values, array.dtype).tobytes(),
@@ -237,10 +237,10 @@ def test_one_value_may_stand_for_many() -> None:
 
 
 def test_the_fields_beside_the_inputs_are_given_in_their_order() -> None:
-    body, wanted = request(X), wire.encode_delimited(3, b"out")
-    read = knowing(body).read(PREFIX + wanted + body[5:] + wanted)
+    body, output_filter = request(X), wire.encode_delimited(3, b"out")
+    read = knowing(body).read(PREFIX + output_filter + body[5:] + output_filter)
     assert read is not None
-    assert read.others == wanted + SPEC + wanted
+    assert read.others == output_filter + SPEC + output_filter
 
 
 def test_there_is_a_bound_to_the_inputs_that_are_kept() -> None:

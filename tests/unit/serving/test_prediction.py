@@ -70,7 +70,7 @@ class Call:
 class AtOnce:
     """Runs at once what would run in a thread."""
 
-    wanted = False
+    has_waiting_work = False
 
     def run(self, work: Callable[[], None]) -> None:
         work()
@@ -88,9 +88,9 @@ class Server:
         workshop = BatchContext(self._loop, LoopIteration(self._loop), cast("Any", AtOnce()))
         self.table.put(LoadedVersion(name, number, cast("Any", model), workshop))
 
-    def ask(self, asked: Any) -> dict[str, list[float]] | str:
+    def ask(self, predict_request: Any) -> dict[str, list[float]] | str:
         """The outputs, or what is said instead."""
-        data, call = asked.SerializeToString(), Call()
+        data, call = predict_request.SerializeToString(), Call()
         body = b"\0" + len(data).to_bytes(4, "big") + data
         try:
             self.prediction.predict(cast("Any", call), body)
@@ -136,11 +136,13 @@ def test_models_signatures_versions_and_outputs_are_told_apart(server: Server) -
     server.serve("b", 1, Model(3, serving_default=BOTH))
     for factor, model in ((2, "a"), (3, "b"), (2, "a"), (3, "b")):
         for keys in ([1], [300], [-1], [5, 6]):
-            asked = request(model, keys=(dtypes.INT32, keys), X=(dtypes.FLOAT, [7] * len(keys)))
+            predict_request = request(
+                model, keys=(dtypes.INT32, keys), X=(dtypes.FLOAT, [7] * len(keys))
+            )
             expected = {"keys_": [factor * key for key in keys], "X_": [7.0 * factor] * len(keys)}
-            assert server.ask(asked) == expected
-            asked.output_filter.append("X_")
-            assert server.ask(asked) == {"X_": expected["X_"]}
+            assert server.ask(predict_request) == expected
+            predict_request.output_filter.append("X_")
+            assert server.ask(predict_request) == {"X_": expected["X_"]}
     assert server.ask(request("a", "other", X=(dtypes.FLOAT, [9]))) == {"X_": [18.0]}
 
 
@@ -151,9 +153,9 @@ def test_a_known_input_of_a_type_that_another_signature_takes_is_refused(server:
     for _ in range(2):
         assert server.ask(request("a", x=floats)) == {"x_": [1.0, 2.0]}
         assert server.ask(request("b", x=whole)) == {"x_": [1, 2]}
-        told = server.ask(request("a", x=whole))
-        assert isinstance(told, str)
-        assert "input 'x' is int32, not float32" in told
+        answer = server.ask(request("a", x=whole))
+        assert isinstance(answer, str)
+        assert "input 'x' is int32, not float32" in answer
         assert "input 'x' is float32, not int32" in str(server.ask(request("b", x=floats)))
 
 
@@ -185,12 +187,12 @@ def test_known_inputs_of_different_numbers_of_rows_get_what_the_model_answers(
 
 def test_another_version_answers_as_soon_as_it_is_there(server: Server) -> None:
     server.serve("a", 1, Model(2, serving_default=BOTH))
-    asked = request("a", keys=(dtypes.INT32, [1]), X=(dtypes.FLOAT, [1]))
+    predict_request = request("a", keys=(dtypes.INT32, [1]), X=(dtypes.FLOAT, [1]))
     fixed = request("a", keys=(dtypes.INT32, [1]), X=(dtypes.FLOAT, [1]))
     fixed.model_spec.version.value = 1
     for factor in (2, 5):
         for _ in range(3):
-            assert server.ask(asked) == {"keys_": [factor], "X_": [float(factor)]}
+            assert server.ask(predict_request) == {"keys_": [factor], "X_": [float(factor)]}
             assert server.ask(fixed) == {"keys_": [2], "X_": [2.0]}
         server.serve("a", 2, Model(5, serving_default=BOTH))
 

@@ -77,8 +77,8 @@ def test_a_model_of_texts_takes_texts(body: Any) -> None:
 
 
 def test_text_that_is_no_utf8_is_refused() -> None:
-    told = post(Words(), "/v1/models/m:predict", {"instances": [{"b64": "/w=="}]})
-    assert told["error"].startswith("input 'x' has a string that is no UTF-8")
+    answer = post(Words(), "/v1/models/m:predict", {"instances": [{"b64": "/w=="}]})
+    assert answer["error"].startswith("input 'x' has a string that is no UTF-8")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ class Connection:
     """What a stream says, and whether the caller is there."""
 
     def __init__(self) -> None:
-        self.said: list[Any] = []
+        self.responses: list[Any] = []
         self.trailers = b""
         self.held = 0
         self.room = 1 << 30
@@ -34,7 +34,7 @@ class Connection:
 
     def push(self, number: int, data: bytes, unread_bytes: int = 0) -> None:
         assert PREFIX.unpack_from(data) == (0, len(data) - 5)
-        self.said.append(message("inference.ModelStreamInferResponse").FromString(data[5:]))
+        self.responses.append(message("inference.ModelStreamInferResponse").FromString(data[5:]))
 
     def hold(self, number: int, size: int) -> bool:
         self.held = size
@@ -106,9 +106,9 @@ def test_answers_come_in_the_order_of_the_requests_however_they_are_cut() -> Non
         assert connection.held == 0
         for place in (2, 1):
             infer.answer(place)
-        assert connection.said == []
+        assert connection.responses == []
         infer.answer(0)
-        assert [each.infer_response.id for each in connection.said] == ["0", "1", "2"]
+        assert [each.infer_response.id for each in connection.responses] == ["0", "1", "2"]
         assert not connection.trailers
         stream.data(b"", ended=True)
         assert connection.trailers
@@ -119,7 +119,7 @@ def test_the_end_waits_for_the_last_answer() -> None:
     stream.data(request(), ended=True)
     assert not connection.trailers
     infer.answer(0)
-    assert len(connection.said) == 1
+    assert len(connection.responses) == 1
     assert b"grpc-status" in connection.trailers
 
 
@@ -130,13 +130,13 @@ def test_an_error_is_a_message_with_the_id_and_the_stream_goes_on() -> None:
     infer.calls[0].fail(ServingError("twice"))
     stream.data(request("broken"), ended=False)
     stream.data(PREFIX.pack(0, 2) + b"\xff\xff", ended=False)
-    assert [(each.error_message, each.infer_response.id) for each in connection.said] == [
+    assert [(each.error_message, each.infer_response.id) for each in connection.responses] == [
         ("it is wrong", "wrong"),
         ("late", "good"),
         ("the server failed; its log says why", "broken"),
     ]
     infer.calls[1].fail(ServingError("no message"))
-    assert (connection.said[-1].error_message, connection.said[-1].infer_response.id) == (
+    assert (connection.responses[-1].error_message, connection.responses[-1].infer_response.id) == (
         "no message",
         "",
     )
@@ -148,10 +148,10 @@ def test_requests_that_are_too_many_are_refused_one_by_one() -> None:
     stream.data(request("x") * (stream_infer.MOST_PENDING + 2), ended=False)
     connection.turns()
     assert len(infer.calls) == stream_infer.MOST_PENDING
-    assert connection.said == []
+    assert connection.responses == []
     for place in range(stream_infer.MOST_PENDING):
         infer.answer(place)
-    refused = [each for each in connection.said if each.error_message]
+    refused = [each for each in connection.responses if each.error_message]
     assert [each.infer_response.id for each in refused] == ["x", "x"]
     assert "1000 requests of this stream wait for their answers" in refused[0].error_message
     stream.data(request(), ended=False)
@@ -164,7 +164,7 @@ def test_bytes_that_wait_are_bounded() -> None:
     assert len(infer.calls) == 2
     infer.answer(0)
     infer.answer(1)
-    assert "bytes with this one; allowed: 1000 and 200" in connection.said[2].error_message
+    assert "bytes with this one; allowed: 1000 and 200" in connection.responses[2].error_message
     stream.data(request("i" * 200), ended=False)
     assert b"a message of 206 bytes; 100 are read on this stream" in connection.trailers
 

@@ -84,7 +84,7 @@ def test_values_count_for_the_features_they_are_named_for(
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         (b'{"dataframe_records": [{"n": 3, "age": 1}]}', b"there is no column 'net income'"),
         (
@@ -98,10 +98,10 @@ def test_values_count_for_the_features_they_are_named_for(
     ],
 )
 def test_other_names_than_those_of_the_training_are_refused(
-    world: World, body: bytes, told: bytes
+    world: World, body: bytes, expected: bytes
 ) -> None:
     answer = invoke(world, body)
-    assert told in answer
+    assert expected in answer
     assert b"the model was trained with the columns age, net income, n" in answer
 
 

@@ -272,8 +272,8 @@ def test_trials_that_run_keep_others_away() -> None:
     for _ in range(4):
         running = gp.suggest(_problem(space, trials))
         trials.append(Observation(parameters=running, outcome=Outcome.RUNNING))
-    asked = sorted(float(one.parameters["x"]) for one in trials[12:])
-    assert all(right - left > 1e-4 for left, right in itertools.pairwise(asked))
+    points = sorted(float(one.parameters["x"]) for one in trials[12:])
+    assert all(right - left > 1e-4 for left, right in itertools.pairwise(points))
 
 
 def test_a_value_that_noise_made_good_draws_no_search() -> None:

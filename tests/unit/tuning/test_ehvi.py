@@ -231,11 +231,11 @@ def test_trials_that_run_keep_others_away_and_those_that_failed_too() -> None:
     space = parse_space({name: _PLANE[name] for name in "ab"})
     problem = Problem(space=space, seed=1, number=16, trials=tuple(trials))
     for outcome in (Outcome.RUNNING, Outcome.FAILED):
-        asked = problem
+        latest = problem
         for _ in range(4):
-            one = Observation(parameters=ehvi.suggest(asked), outcome=outcome)
-            asked = replace(asked, trials=(*asked.trials, one))
-        points = [list(one.parameters.values()) for one in asked.trials[16:]]
+            one = Observation(parameters=ehvi.suggest(latest), outcome=outcome)
+            latest = replace(latest, trials=(*latest.trials, one))
+        points = [list(one.parameters.values()) for one in latest.trials[16:]]
         apart = [math.dist(a, b) for n, a in enumerate(points) for b in points[:n]]  # type: ignore[arg-type]
         assert min(apart) > 1e-3
 

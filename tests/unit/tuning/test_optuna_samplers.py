@@ -102,7 +102,7 @@ def _sampler(algorithm: str, number: int, draw: int) -> Any:
 
 
 def _draws(
-    study: optuna.Study, algorithm: str, number: int, asked: list[optuna.Trial]
+    study: optuna.Study, algorithm: str, number: int, trials: list[optuna.Trial]
 ) -> Iterator[dict[str, Any]]:
     for draw in itertools.count():
         study.sampler = _sampler(algorithm, number, draw)
@@ -110,7 +110,7 @@ def _draws(
         trial.suggest_float("x", -5, 5)
         trial.suggest_float("lr", 1e-5, 1, log=True)
         trial.suggest_int("width", 1, 64, log=True)
-        asked.append(trial)
+        trials.append(trial)
         yield trial.params
 
 
@@ -126,12 +126,12 @@ def test_one_that_is_made_anew_says_what_a_study_of_optunas_says(algorithm: str)
     study = optuna.create_study()
     theirs: list[Any] = []
     for number in range(14):
-        asked: list[optuna.Trial] = []
+        drawn_trials: list[optuna.Trial] = []
         problem = _problem(algorithm, _PLAIN, [_done(one) for one in theirs])
-        theirs.append(first_untried(problem, _draws(study, algorithm, number, asked)))
-        for trial in asked[:-1]:
+        theirs.append(first_untried(problem, _draws(study, algorithm, number, drawn_trials)))
+        for trial in drawn_trials[:-1]:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        study.tell(asked[-1], _cost(asked[-1].params))
+        study.tell(drawn_trials[-1], _cost(drawn_trials[-1].params))
     assert ours == theirs
 
 
@@ -186,8 +186,8 @@ def test_trials_of_earlier_studies_are_learned_from() -> None:
 
     def mean_cost(prior: tuple[Observation, ...]) -> float:
         problem = _problem("optuna:TPESampler", _PLAIN, [], prior=prior)
-        asked = [dataclasses.replace(problem, seed=seed) for seed in range(10)]
-        return sum(_cost(suggest("optuna:TPESampler", one)) for one in asked) / 10
+        problems = [dataclasses.replace(problem, seed=seed) for seed in range(10)]
+        return sum(_cost(suggest("optuna:TPESampler", one)) for one in problems) / 10
 
     assert mean_cost(prior) < mean_cost(())
 
@@ -205,17 +205,17 @@ async def test_the_process_has_no_rights_and_one_that_was_killed_says_the_same(
     tuner: Tuner,
 ) -> None:
     trials = _search("optuna:TPESampler", _PLAIN, 6)
-    asked = [(one, _problem(one, _PLAIN, trials)) for one in _ALL]
-    first = [await tuner.suggest(name, problem, study="s") for name, problem in asked]
-    assert first == [suggest(name, problem) for name, problem in asked]
+    requests = [(one, _problem(one, _PLAIN, trials)) for one in _ALL]
+    first = [await tuner.suggest(name, problem, study="s") for name, problem in requests]
+    assert first == [suggest(name, problem) for name, problem in requests]
     (killed,) = tuner.pids
     assert "NoNewPrivs:\t1" in Path(f"/proc/{killed}/status").read_text()
     os.kill(killed, signal.SIGKILL)
-    assert [await tuner.suggest(name, problem, study="s") for name, problem in asked] == first
-    assert await tuner.suggest("gp", asked[0][1])  # in a process that does not load Optuna
+    assert [await tuner.suggest(name, problem, study="s") for name, problem in requests] == first
+    assert await tuner.suggest("gp", requests[0][1])  # in a process that does not load Optuna
     assert len(tuner.pids) == 2
 
 
 def test_a_request_that_cannot_be_answered_has_a_reason() -> None:
-    asked = {"algorithm": "optuna:None", "problem": {}}
-    assert answer(asked, ReceivedStudies())["error"].startswith("KeyError")
+    request = {"algorithm": "optuna:None", "problem": {}}
+    assert answer(request, ReceivedStudies())["error"].startswith("KeyError")

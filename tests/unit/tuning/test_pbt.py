@@ -52,7 +52,7 @@ def _trial(number: int, member: int, value: float | None, **fields: Any) -> Tria
     return TrialStatus(number=number, **{**usual, **fields})
 
 
-def _said(spec: StudySpec, trials: Sequence[TrialStatus]) -> Suggestion:
+def _suggestion(spec: StudySpec, trials: Sequence[TrialStatus]) -> Suggestion:
     found = suggest(spec, trials, len(trials))
     assert found is not None
     return found
@@ -64,60 +64,66 @@ FIRST = [_trial(number, number, value) for number, value in enumerate((0.5, 0.1,
 def test_each_member_begins_once_with_its_own_parameters() -> None:
     spec, trials = _spec(), list[TrialStatus]()
     for number in range(4):
-        said = _said(spec, trials)
-        assert (said.member, said.parent) == (number, None)
-        trials.append(_trial(number, number, 0.5, parameters=dict(said.parameters)))
+        suggestion = _suggestion(spec, trials)
+        assert (suggestion.member, suggestion.parent) == (number, None)
+        trials.append(_trial(number, number, 0.5, parameters=dict(suggestion.parameters)))
     assert len({str(trial.parameters) for trial in trials}) == 4
 
 
 def test_a_member_goes_on_from_its_own_checkpoint_unless_it_is_among_the_worst() -> None:
     spec = _spec()
-    said = _said(spec, FIRST)
-    assert (said.member, said.parent) == (0, 0)
-    assert said.parameters == FIRST[0].parameters
+    suggestion = _suggestion(spec, FIRST)
+    assert (suggestion.member, suggestion.parent) == (0, 0)
+    assert suggestion.parameters == FIRST[0].parameters
     third = [*FIRST, _trial(4, 0, 0.5, parent=0), _trial(5, 1, 0.1, parent=1)]
-    said = _said(spec, third)
-    assert (said.member, said.parent) == (2, 5), "it takes the newest of the best member"
-    assert said.parameters != third[5].parameters
-    check_trial(spec.space, said.parameters, "trial", ())
+    suggestion = _suggestion(spec, third)
+    assert (suggestion.member, suggestion.parent) == (2, 5), (
+        "it takes the newest of the best member"
+    )
+    assert suggestion.parameters != third[5].parameters
+    check_trial(spec.space, suggestion.parameters, "trial", ())
     maximized = dataclasses.replace(spec, goal=Goal.MAXIMIZE)
-    assert _said(maximized, third).parent == 2, "the largest value is the best one now"
+    assert _suggestion(maximized, third).parent == 2, "the largest value is the best one now"
 
 
 @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.INFEASIBLE, TrialState.STOPPED])
 def test_a_member_whose_trial_failed_takes_one_of_the_best(state: TrialState) -> None:
     broken = _trial(4, 0, None, parent=0, state=state)
     others = [_trial(5 + n, n + 1, 0.1, parent=n + 1) for n in range(3)]
-    said = _said(_spec(), [*FIRST, broken, *others])
-    assert (said.member, said.parent) == (0, 5)
+    suggestion = _suggestion(_spec(), [*FIRST, broken, *others])
+    assert (suggestion.member, suggestion.parent) == (0, 5)
 
 
 def test_members_that_fail_at_once_begin_again_and_the_only_one_goes_on() -> None:
     failed = [_trial(number, number, None) for number in range(4)]
-    said = _said(_spec(), failed)
-    assert (said.member, said.parent) == (0, None)
-    assert said.parameters not in [trial.parameters for trial in failed]
-    said = _said(_spec(), [*failed[:3], _trial(3, 3, 0.5)])
-    assert (said.member, said.parent) == (0, 3)
+    suggestion = _suggestion(_spec(), failed)
+    assert (suggestion.member, suggestion.parent) == (0, None)
+    assert suggestion.parameters not in [trial.parameters for trial in failed]
+    suggestion = _suggestion(_spec(), [*failed[:3], _trial(3, 3, 0.5)])
+    assert (suggestion.member, suggestion.parent) == (0, 3)
     only = [*failed[:3], *[_trial(4 + n, n, None) for n in range(3)]]
     only = [*only[:3], _trial(3, 3, 0.5), *only[3:]]
-    assert _said(_spec(), only).parent == 3
+    assert _suggestion(_spec(), only).parent == 3
     again = [*only, _trial(7, 3, None, parent=3), *[_trial(8 + n, n, None) for n in range(3)]]
-    said = _said(_spec(), again)
-    assert (said.member, said.parent, said.parameters) == (3, 3, only[3].parameters)
+    suggestion = _suggestion(_spec(), again)
+    assert (suggestion.member, suggestion.parent, suggestion.parameters) == (
+        3,
+        3,
+        only[3].parameters,
+    )
 
 
 def test_members_that_run_are_not_waited_for() -> None:
     trials = [*FIRST[:2], _trial(2, 2, None, state=TrialState.RUNNING), *FIRST[3:]]
-    assert [_said(_spec(), trials).member] == [0]
+    assert [_suggestion(_spec(), trials).member] == [0]
     busy = [dataclasses.replace(one, state=TrialState.RUNNING, value=None) for one in trials]
     free = [*busy[:3], trials[3]]
-    assert (_said(_spec(), free).member, _said(_spec(), free).parent) == (3, 3)
+    assert (_suggestion(_spec(), free).member, _suggestion(_spec(), free).parent) == (3, 3)
 
 
 def test_without_a_quantile_nobody_takes_from_others() -> None:
     third = [*FIRST, _trial(4, 0, 0.5), _trial(5, 1, 0.1)]
-    assert _said(_spec(quantile=0.0), third).parent == 2
+    assert _suggestion(_spec(quantile=0.0), third).parent == 2
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.25, 1.0]), st.floats(0.001, 1.0))
@@ -145,13 +151,13 @@ def _run(order: int, parallel: int) -> tuple[StudyRecord, list[Suggestion]]:
         algorithm="pbt", space=parse_space(SPACE), max_trials=24, parallel=parallel,
         population=Population(population=6), max_failed=9,
     )  # fmt: skip
-    luck, said = random.Random(order), list[Suggestion]()
+    luck, suggestions = random.Random(order), list[Suggestion]()
     jobs: dict[int, TrialJob] = {}
 
     def heard(spec: StudySpec, trials: Sequence[TrialStatus], number: int) -> Suggestion | None:
         found = suggest(spec, trials, number)
         assert found == suggest(spec, tuple(trials), number), "a replay suggests the same"
-        said[number:] = [] if found is None else [found]
+        suggestions[number:] = [] if found is None else [found]
         return found
 
     while not record.status.phase.over:
@@ -163,7 +169,7 @@ def _run(order: int, parallel: int) -> tuple[StudyRecord, list[Suggestion]]:
         ended = luck.choice([trial.number for trial in record.status.running])
         value = random.Random(f"{ended}").random()
         jobs[ended] = TrialJob(over=True, succeeded=ended % 7 != 3, message=f"{ended}", value=value)
-    return record, said
+    return record, suggestions
 
 
 @pytest.mark.parametrize("order", range(6))
@@ -171,11 +177,11 @@ def _run(order: int, parallel: int) -> tuple[StudyRecord, list[Suggestion]]:
 def test_in_whatever_order_trials_end_each_goes_on_from_one_that_has_completed(
     order: int, parallel: int
 ) -> None:
-    record, said = _run(order, parallel)
+    record, suggestions = _run(order, parallel)
     trials = record.status.trials
     assert len(trials) == 24
     assert _run(order, parallel)[0].status == record.status
-    for trial, one in zip(trials, said, strict=False):
+    for trial, one in zip(trials, suggestions, strict=False):
         assert (trial.parameters, trial.parent, trial.member) == (
             dict(one.parameters), one.parent, one.member,
         )  # fmt: skip
@@ -213,13 +219,13 @@ def test_a_population_finds_a_schedule_that_no_constant_is() -> None:
         spec = _spec({"rate": {"min": 0.01, "max": 1.0}}, 8, quantile=quantile)
         trials, states = list[TrialStatus](), dict[int, float]()
         for number in range(80):
-            said = _said(spec, trials)
-            before = 0.0 if said.parent is None else states[said.parent]
-            rate = float(said.parameters["rate"])
+            suggestion = _suggestion(spec, trials)
+            before = 0.0 if suggestion.parent is None else states[suggestion.parent]
+            rate = float(suggestion.parameters["rate"])
             states[number] = trained(before, rate, number // 8)
             trials.append(
-                _trial(number, said.member or 0, -states[number], parent=said.parent,
-                       parameters=dict(said.parameters))
+                _trial(number, suggestion.member or 0, -states[number], parent=suggestion.parent,
+                       parameters=dict(suggestion.parameters))
             )  # fmt: skip
         return max(states.values())
 

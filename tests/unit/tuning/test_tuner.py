@@ -98,8 +98,8 @@ async def test_no_more_processes_run_than_may() -> None:
 async def test_samplers_of_optuna_start_no_more_processes_than_may() -> None:
     tuner = Tuner(processes=2)
     for algorithm in ("tpe", "optuna:RandomSampler", "tpe"):
-        asked = [tuner.suggest(algorithm, _problem(), org=org) for org in ("red", "blue")]
-        await asyncio.gather(*asked)
+        calls = [tuner.suggest(algorithm, _problem(), org=org) for org in ("red", "blue")]
+        await asyncio.gather(*calls)
         assert len(tuner.pids) == 2
     await tuner.close()
 
@@ -110,13 +110,13 @@ async def test_slow_questions_of_one_organisation_leave_a_process_to_others() ->
     slow = tuner.pids
     for pid in slow:
         os.kill(pid, signal.SIGSTOP)
-    asked = [asyncio.create_task(tuner.suggest("gp", _problem(), org="red")) for _ in range(3)]
+    calls = [asyncio.create_task(tuner.suggest("gp", _problem(), org="red")) for _ in range(3)]
     await asyncio.sleep(0)  # they are all in line
     assert await tuner.suggest("tpe", _problem(), org="blue")
-    assert not any(one.done() for one in asked)
+    assert not any(one.done() for one in calls)
     for pid in slow:
         os.kill(pid, signal.SIGCONT)
-    assert await asyncio.gather(*asked)
+    assert await asyncio.gather(*calls)
     await tuner.close()
 
 

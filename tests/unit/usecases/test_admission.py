@@ -201,7 +201,7 @@ def test_a_password_that_makes_a_url_unreadable_is_not_repeated(uri: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("fields", "refusal", "field", "said"),
+    ("fields", "refusal", "field", "message"),
     [
         ({"worker_count": 64}, "", "worker_count", "worker_count makes 65 tasks"),
         ({"ps_count": 40, "worker_count": 40}, "", "worker_count", "81 tasks"),
@@ -210,9 +210,9 @@ def test_a_password_that_makes_a_url_unreadable_is_not_repeated(uri: str) -> Non
     ],
 )
 def test_tasks_that_are_too_many_or_alone_are_refused(
-    fields: dict[str, Any], refusal: str, field: str, said: str
+    fields: dict[str, Any], refusal: str, field: str, message: str
 ) -> None:
-    with pytest.raises(InvalidRequest, match=said) as caught:
+    with pytest.raises(InvalidRequest, match=message) as caught:
         check_tasks(from_wire(job(**fields)), TaskLimits(), refusal)
     assert caught.value.field == field
 
@@ -267,19 +267,19 @@ def test_an_array_needs_room_for_what_lives_at_a_time() -> None:
     spec = from_wire(job(array="0-99%8", memory_limit="100M", cpu_limit="1"))
     check_tasks(spec, TaskLimits(), "jobs have no network")
     fit(spec, SMALL, gpu_missing="refuse")
-    wanted = quotas.requested_amounts(spec.workload)
-    assert (wanted.cpu_millis, wanted.memory_bytes, wanted.count) == (8000, 800 * 2**20, 1)
+    amounts = quotas.requested_amounts(spec.workload)
+    assert (amounts.cpu_millis, amounts.memory_bytes, amounts.count) == (8000, 800 * 2**20, 1)
     many = from_wire(job(array="0-99%11", memory_limit="100M"))
     with pytest.raises(InvalidRequest, match=r"11 × 100M = 1\.07G"):
         fit(many, SMALL, gpu_missing="refuse")
 
 
 @pytest.mark.parametrize(
-    ("array", "said"),
+    ("array", "message"),
     [("0-1000", "array has 1001 tasks"), ("0-99%65", "array runs 65 tasks at a time")],
 )
-def test_an_array_that_is_too_large_is_refused(array: str, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said) as caught:
+def test_an_array_that_is_too_large_is_refused(array: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
         check_tasks(from_wire(job(array=array)), TaskLimits(), "")
     assert (caught.value.field, caught.value.value) == ("array", array)
 
@@ -323,9 +323,9 @@ def test_an_elastic_job_may_not_become_too_large() -> None:
     with pytest.raises(InvalidRequest, match="worker_count makes 65 tasks") as caught:
         check_tasks(elastic(65), TaskLimits(), "")
     assert caught.value.field == "worker_count"
-    said = from_wire(job(elastic={"worker": "2:65"}, recipe="pytorch"))
+    parsed_job = from_wire(job(elastic={"worker": "2:65"}, recipe="pytorch"))
     with pytest.raises(InvalidRequest, match="elastic makes 65 tasks"):
-        check_tasks(said, TaskLimits(), "")
+        check_tasks(parsed_job, TaskLimits(), "")
 
 
 def test_an_elastic_job_without_the_gpus_that_are_missing_stays_elastic() -> None:

@@ -65,7 +65,7 @@ def test_an_unknown_bucket_is_refused_by_name(
 
 
 def test_what_is_no_whole_uri_is_the_business_of_the_code(buckets: Served) -> None:
-    said = submit(
+    reasons = submit(
         buckets,
         job_args=[
             "--prefix=fds://",
@@ -75,7 +75,7 @@ def test_what_is_no_whole_uri_is_the_business_of_the_code(buckets: Served) -> No
         ],
         environment={"A": "path=fds://nowhere/x", "B": "fds://mnist-data"},
     )
-    assert said == ["Submitted"]
+    assert reasons == ["Submitted"]
 
 
 def test_foreign_and_missing_buckets_get_the_same_answer(buckets: Served) -> None:
@@ -101,18 +101,18 @@ def test_the_check_can_be_left_out(buckets: Served) -> None:
 
 
 def test_a_request_of_the_original_wire_gets_an_event(buckets: Served) -> None:
-    said = submit(buckets, job_args=["--out=fds://nowhere/x"], refuse_uris=False)
-    assert said == ["Submitted", "UnknownBucket"]
+    reasons = submit(buckets, job_args=["--out=fds://nowhere/x"], refuse_uris=False)
+    assert reasons == ["Submitted", "UnknownBucket"]
 
 
 def test_code_that_opens_another_object_store_itself_is_not_checked(buckets: Served) -> None:
-    said = submit(
+    reasons = submit(
         buckets,
         job_args=["fds://nowhere/x"],
         rewrite_uris=False,
         fds_endpoint="https://fds.example.com",
     )
-    assert said == ["Submitted"]
+    assert reasons == ["Submitted"]
 
 
 def test_the_trainer_is_checked_like_the_rest(buckets: Served) -> None:

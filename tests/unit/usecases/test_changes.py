@@ -143,25 +143,25 @@ async def test_a_store_that_does_not_answer_is_survived(
 async def test_nobody_watching_means_nobody_asking(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    wakes = []
     subscribe = served.store.subscribe
     gone = []
 
     def noted(wake: object) -> object:
-        asked.append(wake)
+        wakes.append(wake)
         leave = subscribe(wake)  # type: ignore[arg-type]
         return lambda: (gone.append(wake), leave())
 
     monkeypatch.setattr(served.store, "subscribe", noted)
     hub = ChangeHub(served.store, served.platform.offload, poll_s=0.01)
     record = submit(served)
-    assert not asked
+    assert not wakes
     with hub.watch(record.key.uid) as watch:
         await watch.wait(0.05)
     follower = hub._follower
     assert follower is not None
     await asyncio.wait_for(follower, 60)
-    assert asked == gone
+    assert wakes == gone
     assert hub._follower is None
 
 

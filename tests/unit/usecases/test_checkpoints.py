@@ -24,8 +24,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def job(served: Served) -> TrainJobRecord:
-    wanted = TrainJob("linear", "trainer.task", TRAINER)
-    return served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+    train_job = TrainJob("linear", "trainer.task", TRAINER)
+    return served.platform.jobs.submit(served.admin.identity, train_job, Capacity(4000, 2**33))
 
 
 def put(served: Served, job: TrainJobRecord, path: str, content: bytes = b"12345") -> None:
@@ -130,8 +130,8 @@ async def test_a_job_is_described_while_all_threads_of_its_organisation_are_busy
 
 
 async def test_the_description_of_an_array_names_no_checkpoint(served: Served) -> None:
-    wanted = TrainJob("linear", "trainer.task", TRAINER, recipe="array", array="0-1")
-    array = served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+    train_job = TrainJob("linear", "trainer.task", TRAINER, recipe="array", array="0-1")
+    array = served.platform.jobs.submit(served.admin.identity, train_job, Capacity(4000, 2**33))
     put(served, array, "a")
     note(served, array, ("a", 1, 10))
     assert served.platform.checkpoints.newest(array) == "a"
@@ -143,8 +143,10 @@ async def test_a_job_goes_on_from_another_one(served: Served, job: TrainJobRecor
     note(served, job, ("a", 1, 10))
 
     def submit(**fields: str) -> TrainJobRecord:
-        wanted = TrainJob(f"next-{len(fields['restore_from'])}", "trainer.task", TRAINER, **fields)  # type: ignore[arg-type]
-        return served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+        train_job = TrainJob(
+            f"next-{len(fields['restore_from'])}", "trainer.task", TRAINER, **fields
+        )  # type: ignore[arg-type]
+        return served.platform.jobs.submit(served.admin.identity, train_job, Capacity(4000, 2**33))
 
     by_name = submit(restore_from="linear")
     uri = f"fds://cloudml/.checkpoints/linear-{job.key.uid}/a"
@@ -175,15 +177,15 @@ async def test_an_event_tells_what_a_new_job_goes_on_from(
     note(served, job, ("sub/b-7", 70, 10), ("a", 30, 20))
     folder = f"fds://cloudml/.checkpoints/linear-{job.key.uid}"
     served.platform.objects.put("cloudml", "kept/w-5", b"12345")
-    told = "your code loads the path in CLOUDML_RESTORE_FROM"
+    advice = "your code loads the path in CLOUDML_RESTORE_FROM"
 
     def events(name: str, **fields: Any) -> list[str]:
-        wanted = TrainJob(name, "trainer.task", TRAINER, **fields)
-        made = served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+        train_job = TrainJob(name, "trainer.task", TRAINER, **fields)
+        made = served.platform.jobs.submit(served.admin.identity, train_job, Capacity(4000, 2**33))
         found = served.platform.store.events(made.key.uid)
         return [one.message for one in found if one.reason == "RestoreFrom"]
 
-    for number, (asked, given) in enumerate(
+    for number, (source, given) in enumerate(
         [
             ("linear", f"{folder}/a (step 30)"),
             (folder, f"{folder}/a (step 30)"),
@@ -192,19 +194,19 @@ async def test_an_event_tells_what_a_new_job_goes_on_from(
             ("fds://cloudml/kept/", "fds://cloudml/kept"),
         ]
     ):
-        assert events(f"next-{number}", restore_from=asked) == [f"to go on from {given}, {told}"]
+        assert events(f"next-{number}", restore_from=source) == [f"to go on from {given}, {advice}"]
     assert events("anew") == []
     assert events("empty", checkpoint={"path": "fds://cloudml/kept"}) == []
     saved = json.dumps({"path": "w-5", "step": 50, "time": 10})
     served.platform.objects.put("cloudml", "kept/.saved.jsonl", saved.encode())
-    (said,) = events("chosen", checkpoint={"path": "fds://cloudml/kept"})
-    assert said == f"to go on from fds://cloudml/kept/w-5 (step 50), {told}"
+    (message,) = events("chosen", checkpoint={"path": "fds://cloudml/kept"})
+    assert message == f"to go on from fds://cloudml/kept/w-5 (step 50), {advice}"
 
 
 async def test_a_checkpoint_that_is_yet_to_come_is_taken_on_request(served: Served) -> None:
     uri = "fds://cloudml/soon.pt"
-    wanted = TrainJob("early", "trainer.task", TRAINER, restore_from=uri, check_uris=False)
-    job = served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+    train_job = TrainJob("early", "trainer.task", TRAINER, restore_from=uri, check_uris=False)
+    job = served.platform.jobs.submit(served.admin.identity, train_job, Capacity(4000, 2**33))
     assert job.spec.workload.restore_from == uri
 
 
@@ -212,15 +214,15 @@ async def test_the_checkpoints_of_others_are_not_told(served: Served, job: Train
     put(served, job, "a")
     note(served, job, ("a", 1, 10))
     folder = f"fds://cloudml/.checkpoints/linear-{job.key.uid}"
-    said = []
-    for asked in ("linear", folder, f"{folder}/none", "fds://nowhere/a"):
-        wanted = TrainJob("thief", "m", "git+https://example.org/code", restore_from=asked)
+    messages = []
+    for source in ("linear", folder, f"{folder}/none", "fds://nowhere/a"):
+        train_job = TrainJob("thief", "m", "git+https://example.org/code", restore_from=source)
         with pytest.raises(InvalidRequest) as refused:
-            served.platform.jobs.submit(served.stranger.identity, wanted, Capacity(4000, 2**33))
-        said.append(refused.value.message.replace(asked, "X"))
-    assert said[0] == "restore_from names no checkpoint: there is no job X"
-    assert said[1] == said[2] == "restore_from is X, but there is no bucket cloudml"
-    assert said[3] == "restore_from is X, but there is no bucket nowhere"
+            served.platform.jobs.submit(served.stranger.identity, train_job, Capacity(4000, 2**33))
+        messages.append(refused.value.message.replace(source, "X"))
+    assert messages[0] == "restore_from names no checkpoint: there is no job X"
+    assert messages[1] == messages[2] == "restore_from is X, but there is no bucket cloudml"
+    assert messages[3] == "restore_from is X, but there is no bucket nowhere"
 
 
 async def test_folders_that_are_slow_to_look_into_keep_nobody_busy(
@@ -286,8 +288,8 @@ async def test_what_the_job_has_closed_is_no_checkpoint_and_no_failure(
 
 
 async def test_tasks_of_an_array_have_folders_of_their_own(served: Served) -> None:
-    wanted = TrainJob("linear", "trainer.task", TRAINER, array="3,7,8")
-    job = served.platform.jobs.submit(served.admin.identity, wanted, Capacity(4000, 2**33))
+    train_job = TrainJob("linear", "trainer.task", TRAINER, array="3,7,8")
+    job = served.platform.jobs.submit(served.admin.identity, train_job, Capacity(4000, 2**33))
     for path in ("task-3/one", "task-7/two", "task-7/three", "task-9/stranger"):
         put(served, job, path)
     for task, times in (("task-3", {"one": 1}), ("task-7", {"two": 2, "gone": 3, "three": 4})):

@@ -16,7 +16,7 @@ from cloud_ml.usecases.models.deploying import Deployments, service_of
 from support.platform import TRAINER, Served
 
 URI = "fds://cloudml/linear"
-WANTED = {"model_name": "linear", "model_version": "v1"}
+DEPLOYMENT = {"model_name": "linear", "model_version": "v1"}
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def services(served: Served) -> list[Any]:
     ],
 )
 def test_where_a_job_exports_to(served: Served, fields: dict[str, Any]) -> None:
-    job = submit(served, **WANTED, **fields)
+    job = submit(served, **DEPLOYMENT, **fields)
     made = service_of(job.spec)
     assert made is not None
     assert (made.model_name, made.model_version, made.model_uri) == ("linear", "v1", URI)
@@ -59,10 +59,10 @@ def test_where_a_job_exports_to(served: Served, fields: dict[str, Any]) -> None:
     [
         ({"model_name": "linear", "model_export_path": URI}, "model_version"),
         ({"model_version": "v1", "model_export_path": URI}, "model_name"),
-        (WANTED, "model_export_path"),
-        ({**WANTED, "job_args": "--model_path=/tmp/model"}, "model_export_path"),
+        (DEPLOYMENT, "model_export_path"),
+        ({**DEPLOYMENT, "job_args": "--model_path=/tmp/model"}, "model_export_path"),
         ({"model_name": "Linear!", "model_version": "v1", "model_export_path": URI}, "model_name"),
-        ({**WANTED, "model_export_path": "fds://B/x"}, "model_uri"),
+        ({**DEPLOYMENT, "model_export_path": "fds://B/x"}, "model_uri"),
     ],
 )
 def test_what_could_not_be_served_is_refused_at_once(
@@ -75,13 +75,13 @@ def test_what_could_not_be_served_is_refused_at_once(
 
 def test_a_service_is_made_once(served: Served) -> None:
     job, deployments = (
-        submit(served, **WANTED, model_export_path=URI),
+        submit(served, **DEPLOYMENT, model_export_path=URI),
         Deployments(served.store, served.clock),
     )
-    said = [deployments.deploy(job) for _ in range(2)]
-    assert said[0] == said[1]
-    assert said[0] is not None
-    assert (said[0].reason, said[0].message) == (
+    events = [deployments.deploy(job) for _ in range(2)]
+    assert events[0] == events[1]
+    assert events[0] is not None
+    assert (events[0].reason, events[0].message) == (
         "Deployed",
         "linear v1 serves fds://cloudml/linear",
     )
@@ -95,17 +95,17 @@ def test_a_service_is_made_once(served: Served) -> None:
 def test_a_job_makes_no_service_that_the_quota_has_no_room_for(served: Served) -> None:
     quota = QuotaSpec(model=Limits(count=1))
     deployments = Deployments(served.store, served.clock, quota_of=lambda _: quota)
-    first = deployments.deploy(submit(served, "one", **WANTED, model_export_path=URI))
+    first = deployments.deploy(submit(served, "one", **DEPLOYMENT, model_export_path=URI))
     assert first is not None
     assert first.reason == "Deployed"
-    more = WANTED | {"model_version": "v2"}
-    said = deployments.deploy(submit(served, "two", **more, model_export_path=URI))
-    assert said is not None
-    assert (said.reason, said.type) == ("NotDeployed", EventType.WARNING)
-    assert "the quota of model services: 1 of 1 are there" in said.message
+    more = DEPLOYMENT | {"model_version": "v2"}
+    event = deployments.deploy(submit(served, "two", **more, model_export_path=URI))
+    assert event is not None
+    assert (event.reason, event.type) == ("NotDeployed", EventType.WARNING)
+    assert "the quota of model services: 1 of 1 are there" in event.message
     assert len(services(served)) == 1
     again = deployments.deploy(
-        submit(served, "three", **WANTED, model_export_path="fds://cloudml/better")
+        submit(served, "three", **DEPLOYMENT, model_export_path="fds://cloudml/better")
     )
     assert again is not None
     assert again.reason == "Deployed", "what is there already is changed"
@@ -114,7 +114,7 @@ def test_a_job_makes_no_service_that_the_quota_has_no_room_for(served: Served) -
 def test_the_next_job_brings_the_next_model(served: Served) -> None:
     deployments = Deployments(served.store, served.clock)
     first, same, other = (
-        submit(served, name, **WANTED, model_export_path=uri)
+        submit(served, name, **DEPLOYMENT, model_export_path=uri)
         for name, uri in (("one", URI), ("two", URI), ("three", "fds://cloudml/better"))
     )
     deployments.deploy(first)
@@ -130,16 +130,16 @@ def test_the_next_job_brings_the_next_model(served: Served) -> None:
 
 def test_a_job_does_not_change_what_is_served_while_something_is_tried(served: Served) -> None:
     deployments = Deployments(served.store, served.clock)
-    deployments.deploy(submit(served, "one", **WANTED, model_export_path=URI))
+    deployments.deploy(submit(served, "one", **DEPLOYMENT, model_export_path=URI))
     (service,) = services(served)
     tried = change_fields(service.spec, {"memory_limit": "1G"}, 10)
     served.store.change_spec(MODEL_SERVICE, service.key.uid, lambda _: tried, now=served.clock())
-    said = deployments.deploy(
-        submit(served, "two", **WANTED, model_export_path="fds://cloudml/better")
+    event = deployments.deploy(
+        submit(served, "two", **DEPLOYMENT, model_export_path="fds://cloudml/better")
     )
-    assert said is not None
-    assert (said.reason, said.type) == ("NotDeployed", EventType.WARNING)
-    assert "release 2 is being tried beside what is served" in said.message
+    assert event is not None
+    assert (event.reason, event.type) == ("NotDeployed", EventType.WARNING)
+    assert "release 2 is being tried beside what is served" in event.message
     assert services(served)[0].spec == tried
 
 

@@ -60,12 +60,12 @@ async def test_whoever_is_behind_reads_few_huge_jobs_ahead(offload: Offload) -> 
         first = await anext(seen)
         assert first is not None
         assert read.call_count < 5
-        told = [first.name]
-        while len(told) < len(names):
+        names_seen = [first.name]
+        while len(names_seen) < len(names):
             one = await anext(seen)
             assert one is not None
-            told.append(one.name)
-    assert told == names
+            names_seen.append(one.name)
+    assert names_seen == names
 
 
 async def test_what_all_watchers_share_is_bounded(

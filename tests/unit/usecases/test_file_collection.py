@@ -140,12 +140,12 @@ class Place:
             pass
 
     def points(self, name: str = "loss", *, earlier: bool = False) -> list[tuple[int, float]]:
-        wanted = PointRange(most=100_000, earlier=earlier)
+        point_range = PointRange(most=100_000, earlier=earlier)
         return [
             (point.step, point.value)
             for each in self.store.metrics.series(self.job.key.uid)
             if each.name == name
-            for point in self.store.metrics.points(each.number, wanted)
+            for point in self.store.metrics.points(each.number, point_range)
         ]
 
     def names(self) -> list[str]:
@@ -155,7 +155,7 @@ class Place:
         found = self.store.metrics.tags(self.job.key.uid)
         return [(tag.name, tag.kind, tag.count, tag.last_step) for tag in found]
 
-    def said(self) -> list[tuple[str, str]]:
+    def event_rows(self) -> list[tuple[str, str]]:
         return [(str(event.reason), event.message) for event in self.store.events(self.job.key.uid)]
 
 
@@ -223,7 +223,7 @@ def test_a_file_that_is_written_anew_in_its_place_and_is_longer_is_another_one()
     place.scalars(6, value=2.0)
     place.collect()
     assert place.points()[-2:] == [(5, 2.0), (6, 2.0)]
-    assert place.said() == []
+    assert place.event_rows() == []
 
 
 def test_only_own_buckets_are_read() -> None:
@@ -245,7 +245,7 @@ def test_a_damaged_file_is_told_once_and_others_go_on() -> None:
         place.restart()
     assert place.points() == [(1, 1.0)]
     assert place.points("other") == [(5, 1.0)]
-    ((reason, message),) = place.said()
+    ((reason, message),) = place.event_rows()
     assert reason == "MetricFileUnreadable"
     assert message.startswith(f"{FILE}: the head of the record at byte ")
 
@@ -261,7 +261,7 @@ def test_a_file_that_kills_the_parser_is_told_once_and_others_go_on() -> None:
         place.collect()
         place.restart()
     assert (place.points(), place.points("other")) == ([(1, 1.0)], [(5, 1.0)])
-    ((reason, message),) = place.said()
+    ((reason, message),) = place.event_rows()
     assert reason == "MetricFileUnreadable"
     assert message.endswith("on is not read: it dies of it")
 
@@ -271,9 +271,9 @@ def test_a_job_ends_without_a_parser_and_is_told() -> None:
     place.scalars(1)
     place.parser.missing = True
     assert place.collection.collect(place.job) == (True, False)
-    assert place.said() == []
+    assert place.event_rows() == []
     assert place.collection.collect(place.job, over=True) == (True, False)
-    assert place.said() == [
+    assert place.event_rows() == [
         ("MetricFileUnreadable", "event files and logs are not read: there is none")
     ]
     place.parser.missing = False
@@ -288,7 +288,9 @@ def test_the_first_nan_is_told_once() -> None:
     place.collect()
     place.scalars(4, value=math.nan)
     place.collect()
-    assert place.said() == [("MetricIsNaN", "loss is NaN since step 2 (master-0, event file)")]
+    assert place.event_rows() == [
+        ("MetricIsNaN", "loss is NaN since step 2 (master-0, event file)")
+    ]
 
 
 def test_tags_of_summaries_are_listed_by_folder() -> None:
@@ -305,7 +307,7 @@ def test_tags_of_summaries_are_listed_by_folder() -> None:
     ]
     assert place.tags() == expected
     assert not place.names()
-    assert not place.said()
+    assert not place.event_rows()
 
 
 def test_a_restart_with_purge_step_goes_on_with_the_tags() -> None:
@@ -327,8 +329,8 @@ def test_a_million_tags_cost_one_refusal() -> None:
     place.scalars(1)
     place.collect()
     assert [tag[0] for tag in place.tags()] == ["tag0", "tag1", "tag2"]
-    said = ("MetricsRefused", "tag 'tag3' is not listed: a job has at most 3 tags")
-    assert place.said() == [said]
+    refusal = ("MetricsRefused", "tag 'tag3' is not listed: a job has at most 3 tags")
+    assert place.event_rows() == [refusal]
     assert place.names() == ["loss"]
 
 
@@ -338,7 +340,7 @@ def test_a_million_names_cost_one_refusal() -> None:
         place.scalars(1, tag=f"tag{number}")
     place.collect()
     assert place.names() == ["tag0", "tag1", "tag2"]
-    ((reason, message),) = place.said()
+    ((reason, message),) = place.event_rows()
     assert (reason, message) == (
         "MetricsRefused",
         "series 'tag3' is not kept: a job has at most 3 series",
@@ -355,7 +357,7 @@ def test_files_and_bytes_beyond_the_limits_are_not_read() -> None:
         place.collect()
     assert place.names() == ["tag0", "tag1"]
     assert 10 < len(place.points("tag0")) < 40
-    assert sorted(place.said()) == [
+    assert sorted(place.event_rows()) == [
         (
             "MetricFileUnreadable",
             "work/events.out.tfevents.0.h: points beyond 1000 bytes are not kept",

@@ -79,9 +79,11 @@ class Place:
 
     def steps(self, *, earlier: bool = False) -> list[int]:
         found = self.store.metrics.series(self.job.key.uid)
-        wanted = PointRange(most=100_000, earlier=earlier)
+        point_range = PointRange(most=100_000, earlier=earlier)
         return [
-            point.step for each in found for point in self.store.metrics.points(each.number, wanted)
+            point.step
+            for each in found
+            for point in self.store.metrics.points(each.number, point_range)
         ]
 
     def reasons(self) -> list[str]:
@@ -214,9 +216,9 @@ def test_what_is_refused_is_named_once() -> None:
         place.report(1, name=name)
         place.collection.collect(place.job)
         place.restart()
-    (said,) = place.store.events(place.job.key.uid)
-    assert said.reason == "MetricsRefused"
-    assert said.message == "series 'accuracy' is not kept: a job has at most 1 series"
+    (event,) = place.store.events(place.job.key.uid)
+    assert event.reason == "MetricsRefused"
+    assert event.message == "series 'accuracy' is not kept: a job has at most 1 series"
 
 
 def test_points_beyond_the_quota_of_the_organisation_are_refused_and_told_once() -> None:
@@ -228,8 +230,8 @@ def test_points_beyond_the_quota_of_the_organisation_are_refused_and_told_once()
         place.report(step)
         place.collection.collect(place.job)
     assert place.steps() == [1, 2, 3]
-    (said,) = place.store.events(place.job.key.uid)
-    assert (said.reason, said.message) == (
+    (event,) = place.store.events(place.job.key.uid)
+    assert (event.reason, event.message) == (
         "MetricsRefused",
         f"points of 'loss' are not kept: {full}",
     )
@@ -248,8 +250,8 @@ def test_the_first_nan_of_a_metric_is_told_once() -> None:
         place.report(*steps, value=math.nan)
         place.collection.collect(place.job)
         place.restart()
-    (said,) = place.store.events(place.job.key.uid)
-    assert (said.reason, said.message) == (
+    (event,) = place.store.events(place.job.key.uid)
+    assert (event.reason, event.message) == (
         "MetricIsNaN",
         "loss is NaN since step 3 (master-0)",
     )

@@ -52,8 +52,10 @@ class Left:
     def collect(
         self, stop: Callable[[], bool] = lambda: False, **settings: object
     ) -> CollectedOutputs:
-        told = replace(OutputSettings(), **settings)  # type: ignore[arg-type]
-        collection = OutputCollection(self.outputs, self.storage, self.objects, self.clock, told)
+        output_settings = replace(OutputSettings(), **settings)  # type: ignore[arg-type]
+        collection = OutputCollection(
+            self.outputs, self.storage, self.objects, self.clock, output_settings
+        )
         with self.folders.working_directory(self.job.key.uid, 1) as directory:
             assert directory is not None
             return collection.collect(self.job, self.wrap(directory), stop=stop)
@@ -213,9 +215,9 @@ def test_patterns_that_take_too_long_to_compare(served: Served, tmp_path: Path) 
 def test_a_server_that_stops_waits_for_no_pattern(left: Left, count: int) -> None:
     for number in range(count):
         write(left.folder, **{f"f{number}": 1})
-    asked = iter([False, False])
+    answers = iter([False, False])
     with pytest.raises(Unavailable):
-        left.collect(stop=lambda: next(asked, True))
+        left.collect(stop=lambda: next(answers, True))
     assert left.stored() == {}
 
 
@@ -257,9 +259,9 @@ def test_as_many_objects_as_there_may_be(left: Left, monkeypatch: pytest.MonkeyP
 
     write(left.folder, a=100)
     monkeypatch.setattr(left.storage, "check_objects", refuse)
-    said = left.collect().events[-1].message
+    message = left.collect().events[-1].message
     assert (
-        said
+        message
         == "1 file not saved as outputs, as many objects as the organisation may have: a (100B)"
     )
 

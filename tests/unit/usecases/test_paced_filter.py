@@ -28,31 +28,31 @@ def paced(time: Time, patterns: Sequence[str], limit_s: float = 0.0) -> PacedFil
 
 def test_what_takes_little_time_has_no_pause() -> None:
     time = Time(0.0001)
-    wanted = paced(time, ["*.pt"])
-    assert [wanted.keeps(b"%d.pt" % number) for number in range(100)] == [True] * 100
+    output_filter = paced(time, ["*.pt"])
+    assert [output_filter.keeps(b"%d.pt" % number) for number in range(100)] == [True] * 100
     assert time.slept == []
 
 
 def test_what_takes_long_pauses_for_nine_times_as_long() -> None:
     time = Time(0.003)
-    wanted = paced(time, ["*.pt"])
+    output_filter = paced(time, ["*.pt"])
     for number in range(1000):
-        wanted.keeps(b"%d.pt" % number)
+        output_filter.keeps(b"%d.pt" % number)
     assert 8 < sum(time.slept) / (1000 * time.step) < 9.5
     assert max(time.slept) < 0.06
 
 
 def test_a_file_with_many_slow_patterns_pauses_between_them() -> None:
     time = Time(0.003)
-    wanted = paced(time, [f"a*b*c*{number}" for number in range(200)])
-    assert wanted.keeps(b"a") is False
+    output_filter = paced(time, [f"a*b*c*{number}" for number in range(200)])
+    assert output_filter.keeps(b"a") is False
     assert len(time.slept) > 100
     assert max(time.slept) < 0.06
 
 
 def test_beyond_the_limit_nothing_is_compared() -> None:
     time = Time(0.01)
-    wanted = paced(time, ["*.pt"], limit_s=0.055)
-    answers = [wanted.keeps(b"a.pt") for _ in range(10)]
+    output_filter = paced(time, ["*.pt"], limit_s=0.055)
+    answers = [output_filter.keeps(b"a.pt") for _ in range(10)]
     assert answers == [True] * 6 + [None] * 4
-    assert wanted.enters(b"folder")
+    assert output_filter.enters(b"folder")

@@ -70,8 +70,11 @@ def test_deploying_again_replaces_it_with_a_new_release(
     assert services.create(caller, BETTER, idempotency_key="second").spec == again.spec, (
         "also after it failed"
     )
-    said = [event.message for event in services.events(again)]
-    assert said[-2:] == ["deployed again by admin, in place of release 1, which failed", "a note"]
+    messages = [event.message for event in services.events(again)]
+    assert messages[-2:] == [
+        "deployed again by admin, in place of release 1, which failed",
+        "a note",
+    ]
 
 
 def test_it_is_replaced_also_where_there_are_as_many_services_as_there_may_be(
@@ -94,7 +97,7 @@ def test_it_is_replaced_also_where_there_are_as_many_services_as_there_may_be(
 def test_the_same_model_is_tried_again(served: Served, services: ModelServices) -> None:
     caller = served.admin.identity
     record = fail(served, services.create(caller, JUNK))
-    asked: list[Any] = [
+    requests: list[Any] = [
         lambda: services.create(caller, JUNK),
         lambda: services.want(caller.org, NAME, caller, Desired.RUN),
         lambda: services.update(caller.org, NAME, caller, ServiceUpdate(model_uri=JUNK.model_uri)),
@@ -102,7 +105,7 @@ def test_the_same_model_is_tried_again(served: Served, services: ModelServices) 
             caller.org, NAME, caller, ServiceUpdate(model_uri=BETTER.model_uri)
         ),
     ]
-    for ask in asked:
+    for ask in requests:
         after = ask()
         assert after.spec.template > record.spec.template
         record = fail(served, after)
@@ -115,14 +118,14 @@ def test_it_holds_no_quota_and_needs_room_when_it_is_tried_again(
     failed = fail(served, services.create(caller, JUNK))
     assert usage.services(served.store, caller.org) == []
     other = services.create(caller, ModelService("other", "v1", "fds://cloudml/other"))
-    asked: list[Any] = [
+    requests: list[Any] = [
         lambda: services.create(caller, BETTER),
         lambda: services.want(caller.org, NAME, caller, Desired.RUN),
         lambda: services.update(
             caller.org, NAME, caller, ServiceUpdate(model_uri=BETTER.model_uri)
         ),
     ]
-    for ask in asked:
+    for ask in requests:
         with pytest.raises(QuotaExceeded):
             ask()
     assert served.store.get(MODEL_SERVICE, failed.key.uid) == failed
@@ -150,9 +153,9 @@ def test_a_job_that_exports_the_model_again_has_it_tried_again(
     assert refused.reason == "NotDeployed", (
         "one that failed is not counted, so there has to be room for it"
     )
-    said = Deployments(served.store, served.clock, quota_of=one).deploy(submitted)
-    assert said is not None
-    assert said.reason == "Deployed"
+    event = Deployments(served.store, served.clock, quota_of=one).deploy(submitted)
+    assert event is not None
+    assert event.reason == "Deployed"
     record = served.store.get(MODEL_SERVICE, failed.key.uid)
     assert record is not None
     assert record.spec.template == 2

@@ -84,11 +84,11 @@ def test_an_alias_set_while_a_model_is_renamed_is_kept_or_refused(
 def test_a_version_made_while_a_model_is_renamed_keeps_its_number(
     registry: Registry, caller: Identity, meddler: Meddler
 ) -> None:
-    wanted = ModelVersionSpec("", 0, "fds://b/m")
-    meddler.during("rename", lambda: registry.create_version(caller, "m", wanted))
+    version_spec = ModelVersionSpec("", 0, "fds://b/m")
+    meddler.during("rename", lambda: registry.create_version(caller, "m", version_spec))
     registry.rename(caller, "m", "n")
     meddler.end()
-    made = registry.create_version(caller, "n", wanted)
+    made = registry.create_version(caller, "n", version_spec)
     assert made.record.spec.number == 4 - len(meddler.refused)
 
 

@@ -15,7 +15,7 @@ _POINTS, _SERIES = 1000, 40
 
 
 class _Store:
-    def points(self, number: int, _wanted: PointRange) -> Sequence[Point]:
+    def points(self, number: int, _point_range: PointRange) -> Sequence[Point]:
         return [Point(step + 1000, step + 10**12, step + number / 7) for step in range(_POINTS)]
 
 

@@ -37,8 +37,8 @@ def test_who_asks_for_his_buckets_does_not_read_those_of_all(
     storage.create_bucket(served.admin.identity.organisation, "newest")
     read, lines = store.list, []
 
-    def counted(*kind: Any, **asked: Any) -> Page[Summary]:
-        page = read(*kind, **asked)
+    def counted(*kind: Any, **filters: Any) -> Page[Summary]:
+        page = read(*kind, **filters)
         lines.extend(page.items)
         return page
 

@@ -98,10 +98,10 @@ async def test_a_tenants_slow_servers_hold_up_nobody_else(
     fast = WebTrainer(web.page("/fast", b"x"), "fast", None)
     downloads = Downloads(tmp_path, replace(OPEN, url_parallel=2), offload)
     slow = [str(number) for number in range(4)]
-    asked = [
+    requests = [
         downloads.get("greedy", uid, WebTrainer(web.url("/slow"), "slow", None)) for uid in slow
     ]
-    assert await asyncio.gather(*asked) == [None] * 4
+    assert await asyncio.gather(*requests) == [None] * 4
     assert not (await arrived(downloads, "mine", fast)).problem
     tasks = [downloads._running[uid] for uid in slow]
     for uid in slow:

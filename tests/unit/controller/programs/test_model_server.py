@@ -61,15 +61,15 @@ def test_what_lies_there_instead_is_told() -> None:
         with objects.writer("cloudml", f"m/{number}/notes.txt") as writer:
             writer.write(b"x")
             writer.commit()
-    told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m"))
-    assert told.startswith(
+    message = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m"))
+    assert message.startswith(
         "fds://cloudml/m has no model: looked for a folder with a number for its name, such as"
     )
     assert (
         "such as fds://cloudml/m/1, that holds one of saved_model.pb, export.meta, model.keras"
-        in told
+        in message
     )
-    assert told.endswith("there is 0/, 1/, 2/, 3/, 4/ …")
+    assert message.endswith("there is 0/, 1/, 2/, 3/, 4/ …")
 
 
 def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(
@@ -79,13 +79,13 @@ def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(
     with zipfile.ZipFile(tmp_path / source.digest / source.name) as wheel:
         names = set(wheel.namelist())
         content = b"\n".join(wheel.read(name) for name in names if name.endswith(".py")).decode()
-    wanted = {
+    modules = {
         name.replace(".", "/")
         for name in re.findall(r"^ *from (cloud_ml\.[\w.]+) import", content, re.MULTILINE)
     }
-    assert "cloud_ml/net/http2/frames" in wanted
+    assert "cloud_ml/net/http2/frames" in modules
     assert [
-        name for name in sorted(wanted) if not {f"{name}.py", f"{name}/__init__.py"} & names
+        name for name in sorted(modules) if not {f"{name}.py", f"{name}/__init__.py"} & names
     ] == []
 
 
@@ -167,8 +167,8 @@ def test_a_model_may_be_one_file(uri: str, framework: str | None) -> None:
             writer.commit()
     required = requirements_of(objects, parse_object_uri("model_uri", uri))
     assert (required.framework if required else None) == framework
-    told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/absent.onnx"))
-    assert told.endswith(
+    message = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/absent.onnx"))
+    assert message.endswith(
         "nothing; beside it there is fds://cloudml/m/model.txt, fds://cloudml/m/net.onnx, "
         "fds://cloudml/m/notes.txt"
     )

@@ -67,12 +67,12 @@ async def test_each_quarter_is_told_once_and_at_most_one_a_minute() -> None:
 
 async def test_the_next_server_tells_nothing_again() -> None:
     place = Place()
-    told = await place.at(60, fraction=0.58)
-    assert told == ["57% done"]
+    messages = await place.at(60, fraction=0.58)
+    assert messages == ["57% done"]
     place.restart()
-    assert await place.at(1000, fraction=0.6) == told
-    assert await place.at(2000, fraction=0.1) == told, "an attempt that begins anew"
-    assert await place.at(3000, fraction=0.8) == [*told, "80% done"]
+    assert await place.at(1000, fraction=0.6) == messages
+    assert await place.at(2000, fraction=0.1) == messages, "an attempt that begins anew"
+    assert await place.at(3000, fraction=0.8) == [*messages, "80% done"]
 
 
 async def test_who_does_not_say_how_much_there_is_gets_no_event() -> None:

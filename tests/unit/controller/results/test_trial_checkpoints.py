@@ -77,18 +77,18 @@ async def test_what_a_user_asks_for_meanwhile_holds_for_the_trials_that_are_left
         objects.put(BUCKET, files[-1], b"x")
     lease = store.acquire_lease("leader", "a", ttl_s=60, now=NOW)
     assert lease is not None
-    told = asyncio.Event()
+    wake_event = asyncio.Event()
     removal = TrialCheckpointRemoval(
         store,
         CheckpointReferences(store, checkpoints, lambda: NOW),
         checkpoints,
         offload=offload,
         fence=Fence("leader", lease.epoch),
-        wake=lambda _uid: told.set(),
+        wake=lambda _uid: wake_event.set(),
         monotonic=itertools.count().__next__,
     )
     removal.begin(study, range(TRIALS))
-    await asyncio.wait_for(told.wait(), 10)
+    await asyncio.wait_for(wake_event.wait(), 10)
     assert removal.take_found(study) == {0: TrialCheckpoints.REMOVED}
     assert [objects.head(BUCKET, file) is not None for file in files] == [False, True, True]
     offload.close()

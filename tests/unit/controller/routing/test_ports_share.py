@@ -43,15 +43,17 @@ async def test_a_service_beyond_the_share_waits_and_says_so(tmp_path: Path) -> N
         assert record is not None
         return record.status.port
 
-    def told(uid: str) -> list[str]:
+    def port_messages(uid: str) -> list[str]:
         return [one.message for one in world.store.events(uid) if one.reason == "NoPort"]
 
     async with world.controller(faults=Faults()):
         mine = [create(f"v{number}") for number in range(3)]
-        await until(lambda: sum(bool(port(uid)) for uid in mine) == 2 and any(map(told, mine)))
+        await until(
+            lambda: sum(bool(port(uid)) for uid in mine) == 2 and any(map(port_messages, mine))
+        )
         (waiting,) = [uid for uid in mine if not port(uid)]
-        assert len(told(waiting)) == 1
-        assert "gateway.ports_share" in told(waiting)[0]
+        assert len(port_messages(waiting)) == 1
+        assert "gateway.ports_share" in port_messages(waiting)[0]
         theirs = create("v1", foreign=True)
         await until(lambda: bool(port(theirs)))
     world.endpoints.close()

@@ -12,7 +12,7 @@ HEAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reason"),
     [
         (
             json.dumps({"error": "no version of model 'm' is ready: version 1: it is junk"}),
@@ -27,15 +27,15 @@ HEAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
         ("", ""),
     ],
 )
-def test_what_is_told(body: str, told: str) -> None:
-    assert parse_refusal(HEAD + body.encode()) == ReplicaAnswer(why=told)
+def test_what_is_told(body: str, reason: str) -> None:
+    assert parse_refusal(HEAD + body.encode()) == ReplicaAnswer(why=reason)
 
 
 def test_a_model_server_that_gives_up_says_so() -> None:
-    said = json.dumps(
+    body = json.dumps(
         {"error": "no version of model 'm' can be loaded: version 1: it is ready: junk"}
     )
-    assert parse_refusal(HEAD + said.encode()) == ReplicaAnswer(
+    assert parse_refusal(HEAD + body.encode()) == ReplicaAnswer(
         why="version 1: it is ready: junk", load_failed=True
     )
     empty = json.dumps({"error": "no version of model 'm' can be loaded: "})

@@ -71,11 +71,11 @@ def make(
 
 async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
     store, jobs, replicas = MemoryStateStore(), KeyedQueue(), KeyedQueue()
-    told = asyncio.Queue[str]()
+    notices = asyncio.Queue[str]()
     prepared: list[str] = []
 
     async def handler(uid: str) -> None:
-        told.put_nowait(uid)
+        notices.put_nowait(uid)
 
     early = make(store, TRAIN_JOB, "early"), make(store, REPLICA, "early")
     make(store, TRAIN_JOB, "over", Phase.SUCCEEDED)
@@ -92,8 +92,8 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
         assert sorted(prepared) == ["one", "other"]
         late = make(store, TRAIN_JOB, "late"), make(store, REPLICA, "late")
         assert (await taken(jobs), await taken(replicas)) == late
-        assert await told.get() == late[1], "the handler goes to who asked for that kind"
-        assert told.empty()
+        assert await notices.get() == late[1], "the handler goes to who asked for that kind"
+        assert notices.empty()
         assert not jobs._ready
         assert not replicas._ready
 
@@ -126,7 +126,7 @@ async def test_watches_of_requests_wake_by_what_the_feed_reads() -> None:
 
 async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() -> None:
     """What changed while it hung is told by another one: the first read the older state."""
-    store, replicas, told, released = (
+    store, replicas, notices, released = (
         MemoryStateStore(),
         KeyedQueue(),
         asyncio.Queue[str](),
@@ -138,7 +138,7 @@ async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() ->
         if not hanging:
             hanging.append(uid)
             await released.wait()
-        told.put_nowait(uid)
+        notices.put_nowait(uid)
 
     followed, handlers = [WatchedKind(REPLICA, replicas, UNFINISHED)], {REPLICA.name: [handler]}
     source = ChangeFeed(store, followed, Offload(2), 0.05, handlers=handlers, handler_limit_s=0.05)
@@ -146,7 +146,7 @@ async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() ->
     async with running(source), asyncio.timeout(10):
         await replicas.take()
         victim, other = make(store, REPLICA, "victim"), make(store, REPLICA, "other")
-        assert await told.get() == other
+        assert await notices.get() == other
         assert hanging == [victim]
         assert [await replicas.take(), await replicas.take()] == [victim, other]
         replicas.done(victim)
@@ -158,7 +158,7 @@ async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() ->
         )
         assert await replicas.take() == victim
         released.set()
-        assert [await told.get(), await told.get()] == [victim, victim]
+        assert [await notices.get(), await notices.get()] == [victim, victim]
 
 
 def slots(queue: KeyedQueue) -> Slots:

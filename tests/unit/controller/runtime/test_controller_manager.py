@@ -72,7 +72,7 @@ class NoteController:
             return ReconcileResult()
         if note.status.phase == "Unread":
             self.read.append(note.spec.text)
-            said = Event(system_clock(), "Read", note.spec.text)
+            event = Event(system_clock(), "Read", note.spec.text)
             await self._offload(
                 self._store.commit_status,
                 NOTE,
@@ -81,7 +81,7 @@ class NoteController:
                 expected_revision=note.revision,
                 fence=self._term.fence,
                 now=system_clock(),
-                events=[said],
+                events=[event],
             )
         return ReconcileResult(note.revision)
 

@@ -34,7 +34,7 @@ ERRORS = [
     NotFound("it is not there"),
     InvalidRequest("it is malformed"),
 ]
-TOLD = ("ReconcileFailed", "StartFailed", "Restarting")
+FAILURE_REASONS = ("ReconcileFailed", "StartFailed", "Restarting")
 OF_JOBS = [
     ("store", "get"),
     ("store", "commit_status"),
@@ -102,7 +102,7 @@ async def until(holds: Callable[[], object], what: str) -> None:
 
 
 def failures(world: World, uid: str) -> list[Event]:
-    return [event for event in world.store.events(uid) if event.reason in TOLD]
+    return [event for event in world.store.events(uid) if event.reason in FAILURE_REASONS]
 
 
 async def a_job_that_succeeds(world: World, uid: str) -> None:
@@ -131,7 +131,7 @@ def phase(world: World, uid: str) -> Phase | None:
     return record.status.phase if record is not None else None
 
 
-def told(world: World, seen: list[Event], uids: set[str]) -> bool:
+def collect_failures(world: World, seen: list[Event], uids: set[str]) -> bool:
     """Keep what was said, also of records that go."""
     for uid in uids:
         seen += [event for event in failures(world, uid) if event not in seen]
@@ -152,7 +152,8 @@ async def lives(world: World, faults: Faults, victims: Lives) -> None:
     await a_job_that_succeeds(world, healthy[0])
     await a_job_that_is_cancelled(world, healthy[1])
     await until(
-        lambda: told(world, seen, set(victims)) or excused(world, faults, victims), "it is told"
+        lambda: collect_failures(world, seen, set(victims)) or excused(world, faults, victims),
+        "it is told",
     )
     assert len(seen) <= 2 * len(victims), "the same is told once"
     assert not any("secret-path" in event.message for event in seen)
@@ -254,7 +255,9 @@ async def test_a_step_of_a_service_or_a_replica_fails(
         if (
             faults.hits and not life.done() and point[0] != "endpoints"
         ):  # a replica that is not reached is asked again
-            await until(lambda: told(world, seen, {victim, *faults.victims}), "it is told")
+            await until(
+                lambda: collect_failures(world, seen, {victim, *faults.victims}), "it is told"
+            )
         faults.error = None
         await life
         assert faults.hits or whose == "replica", f"{point} was never called"
@@ -263,9 +266,9 @@ async def test_a_step_of_a_service_or_a_replica_fails(
 async def a_service_that_goes(world: World, uid: str) -> None:
     """Started, answering, deleted."""
 
-    def stands(wanted: ServicePhase) -> bool:
+    def stands(expected: ServicePhase) -> bool:
         record = world.store.get(MODEL_SERVICE, uid)
-        return record is not None and record.status.phase is wanted
+        return record is not None and record.status.phase is expected
 
     await until(lambda: stands(ServicePhase.RUNNING), f"{uid} answers")
     record = world.store.get(MODEL_SERVICE, uid)

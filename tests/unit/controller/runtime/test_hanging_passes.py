@@ -59,7 +59,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     world.offload.close()
 
 
-def said(world: World, uid: str, step: str) -> bool:
+def failure_names_step(world: World, uid: str, step: str) -> bool:
     return any(
         event.reason == "ReconcileFailed" and step in event.message
         for event in world.store.events(uid)
@@ -95,7 +95,10 @@ async def test_a_step_of_a_job_hangs(world: World, point: tuple[str, str], step:
         await until(lambda: faults.hits, f"{point} is reached")
         await others_live(world)
         await until(
-            lambda: said(world, ends, step) or said(world, cancelled, step), "the step is named"
+            lambda: (
+                failure_names_step(world, ends, step) or failure_names_step(world, cancelled, step)
+            ),
+            "the step is named",
         )
         faults.go_on()
         await asyncio.gather(*tasks)
@@ -121,7 +124,9 @@ async def test_a_step_that_speaks_of_the_organisation_hangs(
         ]
         await until(lambda: faults.hits, f"{point} is reached")
         await others_live(world)
-        await until(lambda: any(said(world, uid, step) for uid in uids), "the step is named")
+        await until(
+            lambda: any(failure_names_step(world, uid, step) for uid in uids), "the step is named"
+        )
         faults.go_on()
         for uid in uids:
             await world.until_phase(uid, Phase.RUNNING)
@@ -140,7 +145,10 @@ async def test_a_step_of_a_service_hangs(world: World, point: tuple[str, str], s
         faults.victims, faults.armed, faults.hangs = set(victims), point, True
         await until(lambda: faults.hits, f"{point} is reached")
         await a_service_that_goes(world, make_service(world, "healthy"))
-        await until(lambda: any(said(world, uid, step) for uid in victims), "the step is named")
+        await until(
+            lambda: any(failure_names_step(world, uid, step) for uid in victims),
+            "the step is named",
+        )
         faults.go_on()
         for uid in victims:
             await a_service_that_goes(world, uid)
@@ -157,7 +165,9 @@ async def test_replicas_that_cannot_be_started_hold_up_no_others(world: World) -
         await until(lambda: faults.hits, "the engine is asked")
         await a_service_that_goes(world, make_service(world, "healthy"))
         first = replicas(world, victims[0])[0]
-        await until(lambda: said(world, first, "start the attempt"), "the step is named")
+        await until(
+            lambda: failure_names_step(world, first, "start the attempt"), "the step is named"
+        )
         faults.go_on()
         await until(lambda: _runs(world, victims[0]), "it runs")
 
@@ -182,13 +192,13 @@ async def test_an_attempt_that_hangs_in_its_start_fails_at_the_limit_and_gives_i
         failed = await world.until_phase(victim, Phase.FAILED)
         assert failed.status.reason == "StartTimeout"
         await world.until_phase(behind, Phase.RUNNING)
-        asked = faults.calls["engine", "ensure"]
+        starts = faults.calls["engine", "ensure"]
         faults.go_on()  # what returns so late takes no further step
         await until(
             lambda: not faults.hangs and phase(world, victim) is Phase.FAILED, "it stays failed"
         )
         await world.offload(lambda: None)
-        assert faults.calls["engine", "ensure"] == asked
+        assert faults.calls["engine", "ensure"] == starts
 
 
 async def test_a_store_that_does_not_take_an_event_holds_up_nobody(world: World) -> None:

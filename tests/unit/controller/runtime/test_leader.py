@@ -110,26 +110,26 @@ async def test_a_leader_whose_store_keeps_it_waiting_steps_down(
 async def test_a_short_outage_of_the_store_ends_no_term(
     store: MemoryStateStore, offload: Offload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[bool] = queue.SimpleQueue()
     acquire = store.acquire_lease
 
-    def told(*args: Any, **options: Any) -> Any:
+    def recording_acquire(*args: Any, **options: Any) -> Any:
         try:
             lease = acquire(*args, **options)
         except Unavailable:
-            asked.put(False)
+            outcomes.put(False)
             raise
-        asked.put(lease is not None)
+        outcomes.put(lease is not None)
         return lease
 
-    monkeypatch.setattr(store, "acquire_lease", told)
+    monkeypatch.setattr(store, "acquire_lease", recording_acquire)
     patient = Leader(store, "one", 5 * TTL_S, lambda: datetime.now(UTC), offload)
     async with patient.term() as (fence, lost):
-        assert asked.get()
+        assert outcomes.get()
         store.fail_writes(Unavailable("the store is away"))
-        assert await asyncio.to_thread(asked.get, timeout=10) is False
+        assert await asyncio.to_thread(outcomes.get, timeout=10) is False
         store.fail_writes(None)
-        assert [await asyncio.to_thread(asked.get, timeout=10) for _ in range(2)] == [True, True]
+        assert [await asyncio.to_thread(outcomes.get, timeout=10) for _ in range(2)] == [True, True]
         assert not lost.is_set()
         _acts(store, fence)
 

@@ -129,8 +129,8 @@ async def test_a_waiting_worker_is_woken_by_time() -> None:
 
 async def test_no_wake_up_is_lost_and_no_key_doubled_under_many_workers() -> None:
     queue = KeyedQueue()
-    wanted = {f"k{number}": 0 for number in range(50)}
-    seen = dict.fromkeys(wanted, 0)
+    expected = {f"k{number}": 0 for number in range(50)}
+    seen = dict.fromkeys(expected, 0)
     under_way: set[str] = set()
 
     async def work() -> None:
@@ -138,22 +138,22 @@ async def test_no_wake_up_is_lost_and_no_key_doubled_under_many_workers() -> Non
             key = await queue.take()
             assert key not in under_way
             under_way.add(key)
-            seen[key] = wanted[key]
+            seen[key] = expected[key]
             await asyncio.sleep(0)
             under_way.discard(key)
             queue.done(key)
 
     workers = [asyncio.ensure_future(work()) for _ in range(8)]
     for turn in range(20):
-        for key in wanted:
-            wanted[key] = turn
+        for key in expected:
+            expected[key] = turn
             queue.add(key)
             if turn % 3 == 0:
                 await asyncio.sleep(0)
     async with asyncio.timeout(60):
         while len(queue):
             await asyncio.sleep(0)
-    assert seen == wanted, "every key was looked at after its last change"
+    assert seen == expected, "every key was looked at after its last change"
     for worker in workers:
         assert not worker.done()
         worker.cancel()

@@ -88,10 +88,10 @@ def test_who_waits_is_not_told_of_a_pass_that_failed() -> None:
     _run(scene, work)
 
 
-@pytest.mark.parametrize("asked", [1, 3])
-def test_a_question_is_answered_without_waiting_for_the_period(asked: int) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_question_is_answered_without_waiting_for_the_period(count: int) -> None:
     async def scene(repeating: Repeating, passes: list[int]) -> None:
-        for _ in range(asked):
+        for _ in range(count):
             await repeating.complete_pass()
 
-    assert len(_run(scene, _nothing)) == asked
+    assert len(_run(scene, _nothing)) == count

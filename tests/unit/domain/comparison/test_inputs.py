@@ -118,5 +118,5 @@ def test_very_many_objects_have_one_digest() -> None:
     first, second = manifest(many), manifest([*many[:-1], ("set/z", 1, "e")])
     assert (first.listed, first.objects) == ([], MOST_LISTED + 1)
     assert len(list(entries_of(first))) == 1
-    (said,) = changed_objects(first, second)
-    assert said.startswith("the objects of fds://b/set changed: 10001 objects")
+    (change,) = changed_objects(first, second)
+    assert change.startswith("the objects of fds://b/set changed: 10001 objects")

@@ -40,7 +40,7 @@ def test_equal_series_and_files_are_identical_with_nan_and_infinity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("again", "said"),
+    ("again", "expected"),
     [
         (result([1.0 + 1e-7], {"a": "d1"}), NEAR),
         (result([1.0], {"a": "d2"}), "within 1e-06: metrics are equal; 1 file differs"),
@@ -50,8 +50,8 @@ def test_equal_series_and_files_are_identical_with_nan_and_infinity() -> None:
         (result([math.nan], {"a": "d1"}), "differs because no reason is known"),
     ],
 )  # fmt: skip
-def test_what_is_near_is_within(again: RunResult, said: str) -> None:
-    assert words(result([1.0], {"a": "d1"}), again) == said
+def test_what_is_near_is_within(again: RunResult, expected: str) -> None:
+    assert words(result([1.0], {"a": "d1"}), again) == expected
 
 
 def test_files_alone_are_never_near() -> None:
@@ -92,8 +92,8 @@ def test_a_third_run_tells_whether_the_code_differs_from_itself() -> None:
 
 
 def test_a_run_that_failed_says_why() -> None:
-    said = words(result([1.0]), result(), ended="its packages cannot be installed any more: x")
-    assert said == "differs because its packages cannot be installed any more: x"
+    text = words(result([1.0]), result(), ended="its packages cannot be installed any more: x")
+    assert text == "differs because its packages cannot be installed any more: x"
 
 
 def test_two_runs_that_left_nothing_are_not_called_identical() -> None:

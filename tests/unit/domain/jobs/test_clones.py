@@ -68,7 +68,7 @@ def test_a_copy_differs_only_in_what_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"),
+    ("fields", "field"),
     [
         ({"job_name": "Bad Name"}, "job_name"),
         ({"arguments": {"a b": 1}}, "arguments.a b"),
@@ -81,9 +81,9 @@ def test_a_copy_differs_only_in_what_is_named() -> None:
         ({"arguments": {"lr": None}}, "arguments.lr"),
     ],
 )
-def test_what_is_wrong_is_named(wish: dict[str, Any], field: str) -> None:
+def test_what_is_wrong_is_named(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        clone = JobClone(**({"job_name": "second"} | wish))
+        clone = JobClone(**({"job_name": "second"} | fields))
         clone.validate()
         clone_job(job(), clone)
     assert refused.value.field == field

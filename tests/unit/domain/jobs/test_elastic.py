@@ -134,9 +134,11 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "field", "said"), CASES)
-def test_what_cannot_be_elastic_is_refused(fields: dict[str, Any], field: str, said: str) -> None:
+@pytest.mark.parametrize(("fields", "field", "message"), CASES)
+def test_what_cannot_be_elastic_is_refused(
+    fields: dict[str, Any], field: str, message: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
         workload(**{**TORCH, **fields})
     assert refused.value.field == field
-    assert said in refused.value.message
+    assert message in refused.value.message

@@ -118,13 +118,13 @@ def test_every_recipe_that_may_be_asked_for_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("given", "suggestion"),
     [("torch", "pytorch"), ("PyTorch", "pytorch"), ("tf", "tensorflow"), ("jaxx", "jax")],
 )
-def test_a_recipe_by_another_name_is_told_its_own(given: str, meant: str) -> None:
+def test_a_recipe_by_another_name_is_told_its_own(given: str, suggestion: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         TrainJob("a", "task", "fds://b/t.zip", worker_count=2, recipe=given)
-    assert (caught.value.field, caught.value.hint) == ("recipe", f"Did you mean {meant}?")
+    assert (caught.value.field, caught.value.hint) == ("recipe", f"Did you mean {suggestion}?")
     assert all(name in (caught.value.allowed or "") for name in RECIPE_NAMES)
 
 

@@ -53,8 +53,12 @@ def _readings(store: MemoryStateStore) -> Any:
     return (
         str(row),
         str(store.metrics.chunk_points(row.number, 0, 99)),
-        [str(store.metrics.points(row.number, wanted)) for wanted in ranges if wanted.most > 9],
-        [_extremes(store.metrics.points(row.number, wanted)) for wanted in ranges],
+        [
+            str(store.metrics.points(row.number, point_range))
+            for point_range in ranges
+            if point_range.most > 9
+        ],
+        [_extremes(store.metrics.points(row.number, point_range)) for point_range in ranges],
     )
 
 

@@ -64,7 +64,7 @@ def test_a_trial_by_chance_lacks_what_is_not_active(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("conditions", "field", "said"),
+    ("conditions", "field", "message"),
     [
         ({"optimiser": "sgd"}, "space.x.active_if.optimiser", "optimizer"),
         ({"optimizer": "lion"}, "space.x.active_if.optimizer", "adam, sgd"),
@@ -81,7 +81,7 @@ def test_a_trial_by_chance_lacks_what_is_not_active(seed: int) -> None:
         ("optimizer", "space.x.active_if", "an object"),
     ],
 )
-def test_a_condition_that_is_none_is_named(conditions: Any, field: str, said: str) -> None:
+def test_a_condition_that_is_none_is_named(conditions: Any, field: str, message: str) -> None:
     space = {
         "x": {"values": [1, 2], "active_if": conditions},
         "y": {"values": [1, 2], "active_if": {"x": 1}},
@@ -89,13 +89,13 @@ def test_a_condition_that_is_none_is_named(conditions: Any, field: str, said: st
         "layers": {"min": 1, "max": 3, "type": "int"},
         "rate": {"min": 0, "max": 1},
     }
-    with pytest.raises(InvalidRequest, match=said) as refused:
+    with pytest.raises(InvalidRequest, match=message) as refused:
         parse_space(space)
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize(
-    ("trial", "said"),
+    ("trial", "message"),
     [
         ({"optimizer": "adam", "momentum": 0.5, "layers": 1}, "optimizer is sgd, and it is adam"),
         ({"optimizer": "sgd", "layers": 1}, "a value for momentum"),
@@ -103,8 +103,10 @@ def test_a_condition_that_is_none_is_named(conditions: Any, field: str, said: st
         ({"optimizer": "adam", "layers": 2}, "a value for width"),
     ],
 )
-def test_a_trial_of_a_users_own_has_what_is_active_and_nothing_else(trial: Any, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+def test_a_trial_of_a_users_own_has_what_is_active_and_nothing_else(
+    trial: Any, message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
         check_trial(parse_space(_SPACE), trial, "trials[0]")
 
 

@@ -53,7 +53,7 @@ def test_a_constraint_means_what_arithmetic_says(text: str, holds: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "a number or a parameter is expected at character 1"),
         ("a", "a comparison is expected at character 2"),
@@ -81,9 +81,9 @@ def test_a_constraint_means_what_arithmetic_says(text: str, holds: bool) -> None
         (3, "at most 200 characters"),
     ],
 )
-def test_what_is_no_constraint_is_refused_with_the_place(text: Any, said: str) -> None:
+def test_what_is_no_constraint_is_refused_with_the_place(text: Any, message: str) -> None:
     space = parse_space({"a": [1, 2], "b": {"min": 0, "max": 1}, "mode": ["x", "y"]})
-    with pytest.raises(InvalidRequest, match=said) as refused:
+    with pytest.raises(InvalidRequest, match=message) as refused:
         parse_constraints(["a < b", text], space)
     assert refused.value.field == "constraints[1]"
 

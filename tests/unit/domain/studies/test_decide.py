@@ -41,13 +41,13 @@ NOW = datetime(2026, 11, 25, tzinfo=UTC)
 _JOB = TrainJob("linear", "trainer.task", "fds://bucket/trainer.whl")
 
 
-def study_record(**wanted: object) -> StudyRecord:
+def study_record(**changes: object) -> StudyRecord:
     fields: dict[str, object] = {
         "job": _JOB, "space": parse_space({"lr": {"min": 0.0, "max": 1.0}}), "metric": "loss",
         "goal": Goal.MINIMIZE, "algorithm": "random", "max_trials": 4, "parallel": 2,
         "max_failed": 1, "seed": 0,
     }  # fmt: skip
-    spec = StudySpec(**{**fields, **wanted})  # type: ignore[arg-type]
+    spec = StudySpec(**{**fields, **changes})  # type: ignore[arg-type]
     key = Key("study", "org", "linear", "u1")
     return Record(key, "mei", 1, 1, NOW, NOW, spec, StudyStatus())
 
@@ -192,8 +192,8 @@ def test_a_metric_that_the_log_lacks_is_told_beside_its_patterns() -> None:
 def test_a_job_without_any_metric_is_told_what_it_printed_last() -> None:
     printed = dataclasses.replace(_done(None), last_line="acc 0.5")
     record, _ = _settled(study_record(max_failed=4), {0: printed})
-    said = "nor any other metric (its log ends with 'acc 0.5'): name as the objective what it"
-    assert said in record.status.trials[0].message
+    message = "nor any other metric (its log ends with 'acc 0.5'): name as the objective what it"
+    assert message in record.status.trials[0].message
 
 
 def test_too_many_failures_stop_what_runs_and_fail_the_study() -> None:
@@ -399,20 +399,20 @@ def test_a_study_that_fails_says_why_also_after_its_other_trials_are_stopped() -
 
 
 def test_a_study_without_a_completed_trial_says_why_of_the_last_one() -> None:
-    for value, said in ((None, "name as the objective what it prints"),
+    for value, message in ((None, "name as the objective what it prints"),
                         (float("nan"), "its last value is nan")):  # fmt: skip
         study = study_record(max_failed=9, max_trials=2)
         record, _ = _settled(study, dict.fromkeys(range(2), _done(value)))
         assert record.status.reason == "NoTrialCompleted"
         assert "of the last one: " in record.status.message
-        assert said in record.status.message
+        assert message in record.status.message
 
 
 def test_a_message_that_is_cut_is_marked() -> None:
     long = dataclasses.replace(_done(None, ok=False), message="word " * 100)
     record, _ = _settled(study_record(max_failed=0, max_trials=1), {0: long})
-    said = record.status.trials[0].message
-    assert (len(said) <= 300, said[-5:], record.status.message[-1]) == (True, "word…", "…")
+    message = record.status.trials[0].message
+    assert (len(message) <= 300, message[-5:], record.status.message[-1]) == (True, "word…", "…")
 
 
 def test_a_pause_lets_trials_end_and_none_begin() -> None:

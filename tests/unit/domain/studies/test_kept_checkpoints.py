@@ -27,8 +27,8 @@ from cloud_ml.tuning.algorithms import suggest
 from unit.domain.studies.test_decide import NOW, study_record
 
 
-def _spec(count: int | None = 1, **wanted: object) -> StudySpec:
-    return dataclasses.replace(study_record(**wanted).spec, keep_checkpoints=count)
+def _spec(count: int | None = 1, **changes: object) -> StudySpec:
+    return dataclasses.replace(study_record(**changes).spec, keep_checkpoints=count)
 
 
 def _trial(number: int, value: float | None = None, **fields: object) -> TrialStatus:

@@ -24,9 +24,9 @@ from cloud_ml.tuning.base import problem_of
 from unit.domain.studies.test_decide import NOW, study_record
 
 
-def _run(values: Sequence[float | None], order: int = 0, **wanted: object) -> StudyStatus:
+def _run(values: Sequence[float | None], order: int = 0, **changes: object) -> StudyStatus:
     """The study when it has ended, of trials with these values; they end in an order by chance."""
-    record = study_record(max_failed=99, parallel=3, **wanted)
+    record = study_record(max_failed=99, parallel=3, **changes)
     luck = random.Random(order)
     jobs: dict[int, TrialJob] = {}
     while not record.status.phase.over:

@@ -20,7 +20,7 @@ _FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("parameter", "field"),
     [
         ({"min": 1}, "space.lr.max"),
         ({"values": [1, 2], "type": "int"}, "space.lr.type"),
@@ -54,9 +54,9 @@ _FINITE = st.floats(-1e6, 1e6, allow_nan=False)
         (None, "space.lr"),
     ],
 )
-def test_a_parameter_that_is_none_is_named(asked: Any, field: str) -> None:
+def test_a_parameter_that_is_none_is_named(parameter: Any, field: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        parse_space({"lr": asked})
+        parse_space({"lr": parameter})
     assert refused.value.field == field
     assert refused.value.allowed
 
@@ -129,7 +129,7 @@ def test_numbers_that_yaml_takes_for_texts_are_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "parameter",
     [
         ["a", 1, True],
         {"min": 1, "max": 9, "type": "int", "scale": "log"},
@@ -137,13 +137,13 @@ def test_numbers_that_yaml_takes_for_texts_are_numbers() -> None:
         {"min": 0.9, "max": 0.999, "scale": "reverse-log"},
     ],
 )
-def test_a_parameter_is_shown_as_it_was_asked_for(asked: Any) -> None:
-    assert parse_space({"lr": asked})[0].document() == asked
+def test_a_parameter_is_shown_as_it_was_asked_for(parameter: Any) -> None:
+    assert parse_space({"lr": parameter})[0].document() == parameter
 
 
 def test_words_of_other_tools_are_understood_as_mistakes() -> None:
-    for word, meant in (("low", "min"), ("choices", "values"), ("maxx", "max")):
-        with pytest.raises(InvalidRequest, match=f"did you mean {meant}"):
+    for word, suggestion in (("low", "min"), ("choices", "values"), ("maxx", "max")):
+        with pytest.raises(InvalidRequest, match=f"did you mean {suggestion}"):
             parse_space({"lr": {word: 1}})
 
 

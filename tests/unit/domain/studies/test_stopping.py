@@ -227,8 +227,8 @@ def test_a_rule_with_rungs_says_nothing_else_between_two_of_them(name: str) -> N
         own = [Point(step, 50, luck.random()) for step in steps]
         for count in range(1, len(own) + 1):
             before = own[count - 2].step if count > 1 else None
-            said, earlier = (
+            reason, earlier = (
                 why_stop(stopper, Curves(own[:part], others, others)) for part in (count, count - 1)
             )
             if not says_more(stopper, before, own[count - 1].step):
-                assert said == earlier
+                assert reason == earlier

@@ -270,14 +270,14 @@ def test_an_attempt_without_a_process_ends_when_the_engine_gave_up() -> None:
     assert ended.finished_at == NOW + timedelta(seconds=3)
 
 
-@pytest.mark.parametrize(("at_s", "told_s"), [(-50, 5), (500, 100)])
+@pytest.mark.parametrize(("at_s", "expected_s"), [(-50, 5), (500, 100)])
 def test_a_clock_that_was_set_makes_no_end_before_the_start_and_none_in_the_future(
-    at_s: float, told_s: float
+    at_s: float, expected_s: float
 ) -> None:
     job = job_in(Phase.RUNNING, started_at=NOW + timedelta(seconds=5))
     ended = look(job, ended_after(at_s), after_s=100).status
     assert ended is not None
-    assert ended.finished_at == NOW + timedelta(seconds=told_s)
+    assert ended.finished_at == NOW + timedelta(seconds=expected_s)
 
 
 def test_the_process_that_failed_first_explains_the_end() -> None:
@@ -397,13 +397,13 @@ def test_dead_earlier_attempts_are_no_obstacle() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.SAVED, Phase.QUEUED])
 @pytest.mark.parametrize(
-    ("wish", "reason"),
+    ("fields", "reason"),
     [({"desired": Desired.STOPPED}, Reason.CANCELLED), ({"deleting": True}, Reason.DELETED)],
 )
 def test_what_never_started_is_stopped_at_once(
-    phase: Phase, wish: dict[str, object], reason: Reason
+    phase: Phase, fields: dict[str, object], reason: Reason
 ) -> None:
-    stopped = look(job_in(phase, **wish), has_slot=True).status  # type: ignore[arg-type]
+    stopped = look(job_in(phase, **fields), has_slot=True).status  # type: ignore[arg-type]
     assert stopped is not None
     assert (stopped.phase, stopped.reason) == (Phase.STOPPED, reason)
 
@@ -438,10 +438,10 @@ def test_a_stop_goes_on_until_every_process_is_gone(observed: Sequence[ObservedG
 def test_a_job_is_stopped_with_its_own_grace_time(
     fields: dict[str, object], grace_s: float
 ) -> None:
-    asked = look(
+    decision = look(
         job_in(Phase.RUNNING, desired=Desired.STOPPED, fields=fields), gang_in(GangState.RUNNING)
     )
-    assert asked.events[0].message == f"cancelled; its processes have {grace_s:g} s to end"
+    assert decision.events[0].message == f"cancelled; its processes have {grace_s:g} s to end"
     stopping = look(
         job_in(Phase.STOPPING, desired=Desired.STOPPED, fields=fields), gang_in(GangState.RUNNING)
     )
@@ -519,17 +519,17 @@ def test_every_look_has_an_answer_that_keeps_the_order_and_the_rule() -> None:
 
 
 def test_notices_about_the_environment_are_said_once_before_the_start() -> None:
-    told = {"notices": ("xrange in task.py:3",)}
+    fields = {"notices": ("xrange in task.py:3",)}
     expected = ["EnvironmentNotice", "Started"]
-    running = look(job_in(Phase.STARTING), gang_in(GangState.RUNNING, **told))
+    running = look(job_in(Phase.STARTING), gang_in(GangState.RUNNING, **fields))
     assert [event.reason for event in running.events] == expected
     assert running.events[0].message == "xrange in task.py:3"
     ran = (ObservedProcess("master", 0, running=False, reason=Reason.COMPLETED, started_at=NOW),)
-    unseen = look(job_in(Phase.STARTING), replace(GOOD, processes=ran, **told))
+    unseen = look(job_in(Phase.STARTING), replace(GOOD, processes=ran, **fields))
     assert [event.reason for event in unseen.events] == [*expected, "Completed"]
-    ended = look(job_in(Phase.RUNNING), replace(GOOD, processes=ran, **told))
+    ended = look(job_in(Phase.RUNNING), replace(GOOD, processes=ran, **fields))
     assert [event.reason for event in ended.events] == ["Completed"]
-    again = look(job_in(Phase.STARTING, attempt=2), gang_in(GangState.RUNNING, attempt=2, **told))
+    again = look(job_in(Phase.STARTING, attempt=2), gang_in(GangState.RUNNING, attempt=2, **fields))
     assert [event.reason for event in again.events] == ["Started"]
 
 
@@ -553,8 +553,8 @@ def test_of_a_prepare_command_that_failed_no_task_is_told() -> None:
     gang = gang_in(
         GangState.EXITED, Reason.PREPARE_FAILED, why, processes=(prepare,), notices=(notice,)
     )
-    said = [(event.reason, event.message) for event in look(job_in(Phase.STARTING), gang).events]
-    assert said == [(Reason.ENVIRONMENT_NOTICE, notice), (Reason.PREPARE_FAILED, why)]
+    events = [(event.reason, event.message) for event in look(job_in(Phase.STARTING), gang).events]
+    assert events == [(Reason.ENVIRONMENT_NOTICE, notice), (Reason.PREPARE_FAILED, why)]
 
 
 def test_of_a_prepare_command_that_took_too_much_memory_no_task_is_told() -> None:
@@ -567,17 +567,19 @@ def test_of_a_prepare_command_that_took_too_much_memory_no_task_is_told() -> Non
         processes=(prepare,),
         stages={"claimed": NOW, "environment": NOW, "ended": NOW},
     )
-    said = [(event.reason, event.message) for event in look(job_in(Phase.STARTING), gang).events]
-    assert said == [(Reason.OUT_OF_MEMORY, why)]
+    events = [(event.reason, event.message) for event in look(job_in(Phase.STARTING), gang).events]
+    assert events == [(Reason.OUT_OF_MEMORY, why)]
 
 
 @pytest.mark.parametrize(
-    ("before", "said"), [(Phase.STARTING, ["attempt 1 ran on box"]), (Phase.RUNNING, [])]
+    ("before", "expected"), [(Phase.STARTING, ["attempt 1 ran on box"]), (Phase.RUNNING, [])]
 )
-def test_an_attempt_that_finishes_at_the_first_look_has_run(before: Phase, said: list[str]) -> None:
+def test_an_attempt_that_finishes_at_the_first_look_has_run(
+    before: Phase, expected: list[str]
+) -> None:
     gang = replace(gang_in(GangState.FINISHING), node="box")
-    told = look(job_in(before), gang).events
-    assert [event.message for event in told if event.reason is Reason.STARTED] == said
+    events = look(job_in(before), gang).events
+    assert [event.message for event in events if event.reason is Reason.STARTED] == expected
 
 
 def test_nobody_is_told_of_lost_files_who_wanted_none() -> None:
@@ -660,8 +662,8 @@ def test_restarts_that_nobody_has_seen_are_told_at_the_end(reason: Reason, retri
     gang = gang_in(GangState.EXITED, reason, "over", processes=processes)
     job = job_in(Phase.RUNNING, fields={"max_retries": retries})
     ended = look(job, gang)
-    told = [event.message for event in ended.events if event.reason is Reason.TASK_RESTARTED]
-    assert told == ["worker-1 starts again (restart 2 of attempt 1): code 3"]
+    messages = [event.message for event in ended.events if event.reason is Reason.TASK_RESTARTED]
+    assert messages == ["worker-1 starts again (restart 2 of attempt 1): code 3"]
     saving = saving_outputs(job, ended, NOW)
     assert [event.reason for event in saving.events] == [
         Reason.TASK_RESTARTED,
@@ -687,8 +689,8 @@ def test_each_restart_is_told_that_happened_while_nobody_looked() -> None:
     job = job_in(Phase.RUNNING)
     seen = TaskStatus("worker-1", running=True, restarts=1)
     job = replace(job, status=replace(job.status, tasks=(seen,)))
-    told = look(job, gang_in(GangState.RUNNING, processes=(worker,))).events
-    assert [event.message for event in told if event.reason is Reason.TASK_RESTARTED] == [
+    events = look(job, gang_in(GangState.RUNNING, processes=(worker,))).events
+    assert [event.message for event in events if event.reason is Reason.TASK_RESTARTED] == [
         "worker-1 starts again (restart 2 of attempt 1) after 1s: code 2",
         "worker-1 starts again (restart 3 of attempt 1) after 1s: code 3",
     ]
@@ -704,16 +706,16 @@ def test_a_restart_is_told_once_whenever_somebody_looks(
     gang = gang_in(state, processes=(worker,))
     if state is GangState.EXITED:
         gang = replace(gang, reason=Reason.CANCELLED, message="stopped")
-    job, told = job_in(phase, desired=desired), 0
+    job, restarts = job_in(phase, desired=desired), 0
     for _ in range(4):
         decision = look(job, gang)
-        told += sum(event.reason is Reason.TASK_RESTARTED for event in decision.events)
+        restarts += sum(event.reason is Reason.TASK_RESTARTED for event in decision.events)
         if decision.status is None or decision.status.attempt > 1:
             break
         job = replace(job, status=decision.status)
     over = state is GangState.EXITED
     leads_to_a_stop = phase is Phase.STOPPING or desired is not Desired.RUN
-    assert told == int(over or not leads_to_a_stop)
+    assert restarts == int(over or not leads_to_a_stop)
 
 
 # ---- restarts that somebody asks for
@@ -762,25 +764,27 @@ def test_a_task_is_started_again_when_somebody_wants_it() -> None:
     living = gang_in(GangState.RUNNING, processes=(runs, replace(runs, index=1)))
     assert not look(job, living).actions
 
-    def wish(attempt: int, task: str, number: int) -> WorkloadRecord:
-        wishes = (RequestedRestart(attempt, task, number),)
-        workload = replace(job.spec.workload, requested_restarts=wishes)
+    def with_restart(attempt: int, task: str, number: int) -> WorkloadRecord:
+        requests = (RequestedRestart(attempt, task, number),)
+        workload = replace(job.spec.workload, requested_restarts=requests)
         return replace(job, spec=job.spec.with_workload(workload))
 
-    asked = look(wish(1, "worker-1", 1), living)
-    assert asked.actions == [RestartTask(1, "worker-1", 1, RULES.stop_grace_s)]
-    assert asked.requeue_at is not None
-    assert not look(wish(2, "worker-1", 1), living).actions
-    assert not look(wish(1, "worker-7", 1), living).actions
+    decision = look(with_restart(1, "worker-1", 1), living)
+    assert decision.actions == [RestartTask(1, "worker-1", 1, RULES.stop_grace_s)]
+    assert decision.requeue_at is not None
+    assert not look(with_restart(2, "worker-1", 1), living).actions
+    assert not look(with_restart(1, "worker-7", 1), living).actions
     done = replace(runs, index=1, requested_restarts=1, restarts=1, last_end=ON_REQUEST)
     again = gang_in(GangState.RUNNING, processes=(runs, done))
-    told = look(wish(1, "worker-1", 1), again)
-    assert [event.reason for event in told.events] == [Reason.TASK_RESTARTED]
-    assert told.events[0].type is EventType.NORMAL
-    assert told.status is not None
-    seen = replace(wish(1, "worker-1", 1), status=told.status)
+    restart_decision = look(with_restart(1, "worker-1", 1), again)
+    assert [event.reason for event in restart_decision.events] == [Reason.TASK_RESTARTED]
+    assert restart_decision.events[0].type is EventType.NORMAL
+    assert restart_decision.status is not None
+    seen = replace(with_restart(1, "worker-1", 1), status=restart_decision.status)
     assert not look(seen, again).actions
-    assert look(replace(wish(1, "worker-1", 2), status=told.status), again).actions
+    assert look(
+        replace(with_restart(1, "worker-1", 2), status=restart_decision.status), again
+    ).actions
     over = gang_in(GangState.FINISHING, processes=(runs, done))
     assert not look(seen, over).actions
 

@@ -26,9 +26,9 @@ def look(job: WorkloadRecord, gang: ObservedGang) -> WorkloadDecision:
 
 def task(index: int, reason: Reason | None = None, **more: Any) -> ObservedProcess:
     started = NOW - timedelta(seconds=10)
-    said = f"task-{index} exited with code 3" if reason is BAD else ""
+    message = f"task-{index} exited with code 3" if reason is BAD else ""
     return ObservedProcess(
-        "task", index, False, reason, **({"started_at": started, "message": said} | more)
+        "task", index, False, reason, **({"started_at": started, "message": message} | more)
     )
 
 
@@ -77,8 +77,8 @@ def test_the_end_names_the_task_that_was_one_too_many() -> None:
     ended = look(job, gang)
     assert ended.status is not None
     assert (ended.status.phase, ended.status.exit_code) == (Phase.FAILED, 9)
-    told = [one.message for one in ended.events if one.reason is Reason.TASK_FAILED]
-    assert told == ["task-1 failed: task-1 exited with code 3"]
+    messages = [one.message for one in ended.events if one.reason is Reason.TASK_FAILED]
+    assert messages == ["task-1 failed: task-1 exited with code 3"]
 
 
 def test_a_success_has_the_exit_code_of_a_task_that_completed() -> None:

@@ -17,7 +17,7 @@ from cloud_ml.domain.workloads.recovery import Recoveries, Recovery, lost_work_s
 from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec
-from support.jobs import NOW, gang_in, job_in, wanted
+from support.jobs import NOW, gang_in, job_in, with_desired
 
 
 def after(seconds: float) -> datetime:
@@ -126,9 +126,9 @@ def test_nobody_knows_what_work_a_lost_attempt_has_lost(reason: Reason) -> None:
 
 def test_a_pause_is_no_part_of_a_recovery() -> None:
     job = look(job_in(Phase.RUNNING, fields={"max_retries": 3}), failed(1, 0, 10), 11)
-    job = look(replace(job, spec=wanted(Desired.PAUSED)(job.spec)), None, 11)
+    job = look(replace(job, spec=with_desired(Desired.PAUSED)(job.spec)), None, 11)
     assert job.status.phase is Phase.PAUSED
-    job = look(replace(job, spec=wanted(Desired.RUN)(job.spec)), None, 3600)
+    job = look(replace(job, spec=with_desired(Desired.RUN)(job.spec)), None, 3600)
     job = look(look(job, None, 3605), running(2, 3610), 3611)
     assert (job.status.recoveries.count, job.status.recoveries.down_s) == (1, 10.0)
 

@@ -44,10 +44,10 @@ def test_what_is_not_known_is_not_told() -> None:
 
 def test_a_checkpoint_is_named_on_one_short_line() -> None:
     hostile = NotedCheckpoint("a\n\x1b[2J" + "b" * 5000, None, NOW)
-    told = task_restart(restart_process(ENDED, NOW, hostile), 1)
-    assert "from a??[2Jbbb" in told
-    assert told.isprintable()
-    assert len(told) < 400
+    sentence = task_restart(restart_process(ENDED, NOW, hostile), 1)
+    assert "from a??[2Jbbb" in sentence
+    assert sentence.isprintable()
+    assert len(sentence) < 400
 
 
 @pytest.mark.parametrize(

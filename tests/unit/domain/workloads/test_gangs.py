@@ -100,10 +100,10 @@ def test_a_task_starts_again_as_often_as_it_may() -> None:
 
 def test_a_failed_task_that_waits_for_its_restart_has_used_the_budget() -> None:
     waits = replace(failed(), index=0, restarting=True)
-    asked = ended_on_request(process("worker", 0), NOW)
+    on_request = ended_on_request(process("worker", 0), NOW)
     once = replace(AGAIN, most=1)
     assert after_end([waits, failed()], failed(), ALL, once) is AfterEnd.END_GANG
-    assert after_end([asked, failed()], failed(), ALL, once) is AfterEnd.RESTART_TASK
+    assert after_end([on_request, failed()], failed(), ALL, once) is AfterEnd.RESTART_TASK
 
 
 def test_what_earlier_attempts_have_used_of_the_budget_is_gone() -> None:
@@ -118,11 +118,11 @@ def test_what_earlier_attempts_have_used_of_the_budget_is_gone() -> None:
 
 
 def test_only_restarts_that_happened_on_request_are_free() -> None:
-    asked_twice = replace(process("worker", 0), requested_restarts=2)
-    again = restart_process(ended_on_request(asked_twice, NOW), NOW)
+    requested_twice = replace(process("worker", 0), requested_restarts=2)
+    again = restart_process(ended_on_request(requested_twice, NOW), NOW)
     assert (again.restarts, again.free_restarts) == (1, 1)
-    failed_before_it_was_asked = replace(failed(), requested_restarts=1, restarting=True)
-    again = restart_process(failed_before_it_was_asked, NOW)
+    failed_before_the_request = replace(failed(), requested_restarts=1, restarting=True)
+    again = restart_process(failed_before_the_request, NOW)
     assert (again.restarts, again.free_restarts) == (1, 0)
     assert follows(replace(failed(restarts=3), free_restarts=2)) is AfterEnd.RESTART_TASK
     assert follows(replace(failed(restarts=3), free_restarts=1)) is AfterEnd.END_GANG
@@ -143,20 +143,26 @@ def test_the_loss_of_its_place_costs_a_task_nothing(reason: Reason) -> None:
 
 
 def test_a_task_that_starts_again_no_more_says_why() -> None:
-    def told(ended: ObservedProcess, restarts: TaskRestarts = AGAIN) -> str:
+    def explanation(ended: ObservedProcess, restarts: TaskRestarts = AGAIN) -> str:
         assert follows(ended, restarts) is AfterEnd.END_GANG
         message = explain_no_restart([ended], ended, restarts).message
         assert message.startswith("worker-1 exited with code 1")
         return message.removeprefix("worker-1 exited with code 1")
 
     why = "; it does not start again alone: "
-    assert told(failed(restarts=2)) == f"{why}the restarts of tasks are used up (task_retries 2)"
+    assert (
+        explanation(failed(restarts=2))
+        == f"{why}the restarts of tasks are used up (task_retries 2)"
+    )
     quick = failed(1, restarts=1, quick=2)
-    assert told(quick) == f"{why}3 starts in a row failed within 60 s"
+    assert explanation(quick) == f"{why}3 starts in a row failed within 60 s"
     same = replace(failed(restarts=1), same_ends=RepeatedEnd(times=MOST_SAME_ENDS))
-    assert told(same) == f"{why}it ended 3 times in the same way without a new checkpoint or step"
-    assert told(failed(), TaskRestarts()) == ""
-    assert told(replace(failed(), reason=Reason.OUT_OF_MEMORY)) == ""
+    assert (
+        explanation(same)
+        == f"{why}it ended 3 times in the same way without a new checkpoint or step"
+    )
+    assert explanation(failed(), TaskRestarts()) == ""
+    assert explanation(replace(failed(), reason=Reason.OUT_OF_MEMORY)) == ""
 
 
 @pytest.mark.parametrize("restarts", [TaskRestarts(), TaskRestarts(("worker-0",), 9)])

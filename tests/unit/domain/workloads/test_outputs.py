@@ -47,26 +47,27 @@ def test_only_the_largest_are_named_and_all_are_counted() -> None:
 
 
 def test_without_patterns_all_is_kept_but_what_is_ignored() -> None:
-    wanted = OutputFilter(None, ["*.tmp", "/data/", "# a comment"])
-    assert wanted.keeps("model.pt")
-    assert wanted.keeps("deep/data/x")
-    assert not wanted.keeps("a/b.tmp")
-    assert not wanted.keeps("data/x/y.csv")
-    assert not wanted.keeps(".cloudmlignore")
+    output_filter = OutputFilter(None, ["*.tmp", "/data/", "# a comment"])
+    assert output_filter.keeps("model.pt")
+    assert output_filter.keeps("deep/data/x")
+    assert not output_filter.keeps("a/b.tmp")
+    assert not output_filter.keeps("data/x/y.csv")
+    assert not output_filter.keeps(".cloudmlignore")
 
 
 def test_patterns_that_were_asked_for_win_over_the_ignore_file() -> None:
-    wanted = OutputFilter(["*.tmp", "plots/"], ["*.tmp"])
-    assert wanted.keeps("a/b.tmp")
-    assert wanted.keeps("plots/loss.png")
-    assert wanted.keeps("run/plots/deep/loss.png")
-    assert not wanted.keeps("model.pt")
+    output_filter = OutputFilter(["*.tmp", "plots/"], ["*.tmp"])
+    assert output_filter.keeps("a/b.tmp")
+    assert output_filter.keeps("plots/loss.png")
+    assert output_filter.keeps("run/plots/deep/loss.png")
+    assert not output_filter.keeps("model.pt")
 
 
 def test_a_folder_that_is_ignored_is_not_entered() -> None:
-    wanted = OutputFilter(None, ["/data/", "tmp", "*.log"])
+    output_filter = OutputFilter(None, ["/data/", "tmp", "*.log"])
     assert [
-        wanted.enters(folder) for folder in ("data", "x/data", "x/tmp", "x/tmp/y", "a.log", "x")
+        output_filter.enters(folder)
+        for folder in ("data", "x/data", "x/tmp", "x/tmp/y", "a.log", "x")
     ] == [
         False,
         True,
@@ -85,9 +86,9 @@ def test_the_folders_above_a_file_are_compared_once() -> None:
         folder = "/".join("d" * levels)
 
         def match() -> None:
-            wanted = OutputFilter([f"x{number}/" for number in range(50)])
+            output_filter = OutputFilter([f"x{number}/" for number in range(50)])
             for number in range(100):
-                wanted.keeps(f"{folder}/{number}")
+                output_filter.keeps(f"{folder}/{number}")
 
         return match
 

@@ -24,8 +24,8 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def lines(*entries: dict[str, Any]) -> bytes:
-    told = ({"time": AT.timestamp(), **entry} for entry in entries)
-    return b"".join(f"\n{json.dumps(one)}\n".encode() for one in told)
+    documents = ({"time": AT.timestamp(), **entry} for entry in entries)
+    return b"".join(f"\n{json.dumps(one)}\n".encode() for one in documents)
 
 
 def test_the_last_of_each_figure_counts() -> None:

@@ -19,7 +19,7 @@ from cloud_ml.domain.workloads.resizing import Growth
 from cloud_ml.domain.workloads.rules import Rules
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec
-from support.jobs import NOW, gang_in, job_in, restarted_after, wanted
+from support.jobs import NOW, gang_in, job_in, restarted_after, with_desired
 
 SECOND = timedelta(seconds=1)
 TWO, FOUR = {"worker": 2}, {"worker": 4}
@@ -50,7 +50,7 @@ def step(
     return decide(job, gangs, now, rules=Rules(), **{"has_slot": False, **given})
 
 
-def said(decision: WorkloadDecision) -> list[tuple[str, str]]:
+def events_of(decision: WorkloadDecision) -> list[tuple[str, str]]:
     return [(event.reason, event.message) for event in decision.events]
 
 
@@ -59,7 +59,7 @@ def test_it_gives_way_after_a_checkpoint_of_its_own() -> None:
     assert decision.status is not None
     assert decision.status.phase is Phase.STOPPING
     assert (decision.status.world, decision.status.next_world) == (TWO, FOUR)
-    assert said(decision) == [
+    assert events_of(decision) == [
         ("Stopping", "to be resized from 2 to 4 tasks; its processes have 10 s to end")
     ]
 
@@ -100,7 +100,7 @@ def stopping() -> TrainJobRecord:
 
 def test_its_tasks_are_told_why() -> None:
     assert step(stopping(), living()).actions == [StopGang(1, 10.0, Reason.RESIZED)]
-    paused = replace(stopping(), spec=wanted(Desired.PAUSED)(stopping().spec))
+    paused = replace(stopping(), spec=with_desired(Desired.PAUSED)(stopping().spec))
     assert step(paused, living()).actions == [StopGang(1, 10.0, Reason.PAUSED)]
 
 
@@ -111,7 +111,7 @@ def test_the_larger_attempt_costs_no_retry() -> None:
     assert (again.status.phase, again.status.attempt) == (Phase.RESTARTING, 2)
     assert (again.status.reason, again.status.message) == ("Resized", "resized from 2 to 4 tasks")
     assert (again.status.retries_used, again.status.failures) == (1, 0)
-    assert said(again)[-1] == (
+    assert events_of(again)[-1] == (
         "Restarting",
         "attempt 2 follows, resized from 2 to 4 tasks; attempt 1 ran for 2s",
     )
@@ -120,7 +120,7 @@ def test_the_larger_attempt_costs_no_retry() -> None:
     assert (begun.status.phase, begun.status.world) == (Phase.STARTING, FOUR)
     assert begun.status.next_world == {}
     assert begun.status.resized_at == NOW + 2 * SECOND
-    assert said(begun) == [
+    assert events_of(begun) == [
         ("Resized", "resized from 2 to 4 tasks"),
         ("Starting", "attempt 2 is starting with 4 of 4 tasks"),
     ]
@@ -140,8 +140,8 @@ def test_what_has_ended_well_meanwhile_has_succeeded() -> None:
 @pytest.mark.parametrize(
     ("change", "phase"),
     [
-        (wanted(Desired.PAUSED), Phase.PAUSED),
-        (wanted(Desired.STOPPED), Phase.STOPPED),
+        (with_desired(Desired.PAUSED), Phase.PAUSED),
+        (with_desired(Desired.STOPPED), Phase.STOPPED),
         (restarted_after(1), Phase.RESTARTING),
     ],
 )
@@ -158,7 +158,7 @@ def test_the_next_attempt_may_be_smaller() -> None:
     decision = step(job, world={"worker": 1})
     assert decision.status is not None
     assert decision.status.world == {"worker": 1}
-    assert said(decision)[0] == ("Resized", "resized from 2 to 1 tasks")
+    assert events_of(decision)[0] == ("Resized", "resized from 2 to 1 tasks")
 
 
 def test_the_first_attempt_is_no_change() -> None:
@@ -166,7 +166,7 @@ def test_the_first_attempt_is_no_change() -> None:
     decision = step(job, has_slot=True, world=TWO)
     assert decision.status is not None
     assert decision.status.resized_at is None
-    assert said(decision) == [("Starting", "attempt 1 is starting with 2 of 4 tasks")]
+    assert events_of(decision) == [("Starting", "attempt 1 is starting with 2 of 4 tasks")]
 
 
 def test_a_status_of_the_version_before_has_no_world() -> None:

@@ -267,19 +267,19 @@ def test_the_hundredth_delay_is_still_a_number() -> None:
 def ends_of(*ends: AttemptEnd, job: WorkloadSpec = JOB, rules: tuple[ExitRule, ...] = ()) -> str:
     """What follows from each end, a letter for each: again, free, no progress, or over."""
     job = replace(job, retry=replace(job.retry, exits=ExitRules(rules=rules)))
-    status, told = WorkloadStatus(), ""
+    status, letters = WorkloadStatus(), ""
     for end in ends:
         found = next_attempt(job, status, end, NOW)
         free = found.why == "it costs no retry"
         again = "f" if free else "a"
-        told += again if found.at is not None else "n" if found.no_progress else "o"
+        letters += again if found.at is not None else "n" if found.no_progress else "o"
         status = replace(
             status,
             retries_used=found.retries_used,
             failures=found.failures,
             last_end=found.last_end,
         )
-    return told
+    return letters
 
 
 MANY = replace(JOB, retry=replace(POLICY, max_retries=99))
@@ -291,7 +291,7 @@ def at(step: int, end: AttemptEnd = CRASH) -> AttemptEnd:
 
 
 @pytest.mark.parametrize(
-    ("ends", "told"),
+    ("ends", "letters"),
     [
         ([CRASH] * 3, "aan"),
         ([replace(CRASH, ran_s=9999)] * 3, "aan"),
@@ -308,8 +308,10 @@ def at(step: int, end: AttemptEnd = CRASH) -> AttemptEnd:
         ([AttemptEnd(Reason.START_FAILED)] * 5, "aaaaa"),
     ],
 )
-def test_the_third_same_end_without_progress_is_the_last(ends: list[AttemptEnd], told: str) -> None:
-    assert ends_of(*ends, job=MANY) == told
+def test_the_third_same_end_without_progress_is_the_last(
+    ends: list[AttemptEnd], letters: str
+) -> None:
+    assert ends_of(*ends, job=MANY) == letters
 
 
 def test_with_three_retries_that_is_one_attempt_earlier() -> None:

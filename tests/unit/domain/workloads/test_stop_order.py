@@ -11,7 +11,7 @@ SCHEDULER = ("scheduler-0",)
 
 
 @pytest.mark.parametrize(
-    ("living", "last", "short", "told"),
+    ("living", "last", "short", "expected"),
     [
         (ALL, (), False, ALL),
         (ALL, SCHEDULER, False, ["client-0", "worker-0"]),
@@ -23,9 +23,9 @@ SCHEDULER = ("scheduler-0",)
     ],
 )
 def test_the_last_are_told_when_the_others_have_ended(
-    living: list[str], last: tuple[str, ...], short: bool, told: list[str]
+    living: list[str], last: tuple[str, ...], short: bool, expected: list[str]
 ) -> None:
-    assert next_to_stop(living, last, time_is_short=short) == told
+    assert next_to_stop(living, last, time_is_short=short) == expected
 
 
 @pytest.mark.parametrize(("grace_s", "left_s"), [(10.0, 2.5), (0.4, 0.1), (3600.0, 5.0)])

@@ -40,8 +40,8 @@ def test_each_mount_gets_its_folder(store: LocalObjectStore, tmp_path: Path) -> 
         BindMount(folder, "/storage/one", writable=True, identity=identity(folder)),
     )
     assert (resolved.refusal, resolved.key) == ("", GangKey("job", 1))
-    told = codec.decode(ResolvedGang, codec.encode(resolved), ignore_unknown=True)
-    assert told == resolved
+    decoded = codec.decode(ResolvedGang, codec.encode(resolved), ignore_unknown=True)
+    assert decoded == resolved
 
 
 def test_a_bucket_that_is_gone_has_the_attempt_planned_again(store: LocalObjectStore) -> None:

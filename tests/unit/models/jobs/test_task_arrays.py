@@ -29,7 +29,7 @@ def test_an_array_is_read(text: str, indices: tuple[int, ...], parallel: int | N
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("5-2", "5-2 ends before it begins"),
         ("0-9%0", "no task could run at %0"),
@@ -53,10 +53,10 @@ def test_an_array_is_read(text: str, indices: tuple[int, ...], parallel: int | N
         ("1," * 3000 + "1", "indexes from 0"),
     ],
 )
-def test_what_is_no_array_is_refused(value: Any, said: str) -> None:
+def test_what_is_no_array_is_refused(value: Any, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         task_array("array", value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert (caught.value.field, caught.value.value) == ("array", value)
     assert caught.value.allowed
 

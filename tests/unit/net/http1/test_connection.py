@@ -168,7 +168,7 @@ def test_many_requests_in_one_piece() -> None:
 
 def test_heads_that_come_again_and_again_and_change_between() -> None:
     scene = Scene()
-    asked = [
+    requests = [
         ("/a", b"one"),
         ("/a", b"two"),
         ("/a", b"three"),
@@ -176,9 +176,9 @@ def test_heads_that_come_again_and_again_and_change_between() -> None:
         ("/ab", b"two"),
         ("/a", b""),
     ] * 2
-    for path, body in asked:
+    for path, body in requests:
         scene.send(post(path, body))
-    assert scene.answers == [(200, path.encode() + body) for path, body in asked]
+    assert scene.answers == [(200, path.encode() + body) for path, body in requests]
 
 
 def test_no_request_is_smuggled_in_a_body_whose_head_came_before() -> None:

@@ -133,8 +133,8 @@ def test_a_head_is_understood_once_whatever_the_length_of_its_body() -> None:
     seen: list[Head] = []
     heads = Heads(lambda each: seen.append(each) or each.target)  # type: ignore[func-returns-value]
     for length in (5, 50, 500, 5):
-        _, meaning, told = heads.read(head(f"Content-Length: {length}"))
-        assert (meaning, told) == ("/a", length)
+        _, meaning, read_length = heads.read(head(f"Content-Length: {length}"))
+        assert (meaning, read_length) == ("/a", length)
     assert len(seen) == 1
     assert heads.read(head("Content-Length: 7", first="POST /b HTTP/1.1"))[1:] == ("/b", 7)
     assert heads.read(head())[2] == 0
@@ -171,9 +171,9 @@ def test_a_repeated_head_takes_its_length_from_no_other_line(line: str, body: st
     heads = Heads(lambda each: dict(each.fields))
     for number in (7, 33, 4, 7):
         data = head(line.format(number), *([body] if body else []))
-        told, read = heads.read(data), read_head(data)
-        assert told[2] == read.length
-        assert {**told[1], "content-length": ""} == {**read.fields, "content-length": ""}
+        result, read = heads.read(data), read_head(data)
+        assert result[2] == read.length
+        assert {**result[1], "content-length": ""} == {**read.fields, "content-length": ""}
 
 
 def test_a_length_without_digits_is_refused_also_after_a_head_that_lost_its_digits() -> None:

@@ -177,7 +177,7 @@ class Peer:
                 number, body[at : at + 16_384], end_stream=end and at + 16_384 >= len(body)
             )
 
-    def told(self, data: bytes) -> int | None:
+    def error_after(self, data: bytes) -> int | None:
         """Send bytes that the library would not; the code with which the connection was ended,
         if it was.
         """
@@ -360,7 +360,7 @@ PROTOCOL, FLOW, SIZE, CLOSED, CALM, COMPRESSION = (
 )  # fmt: skip
 def test_whoever_breaks_the_protocol_is_told_and_left(bytes_: bytes, code: int) -> None:
     peer = settled()
-    assert peer.told(bytes_) == code
+    assert peer.error_after(bytes_) == code
     assert peer.transport.closed
     peer.connection.data_received(request(9))  # what was under way in the transport
     peer.connection.tick(0.0)
@@ -385,11 +385,11 @@ def test_rapid_resets_end_the_connection_and_honest_ones_do_not() -> None:
     peer = settled()
     peer.echo.hold = True
     flood = b"".join(request(n) + frame(frames.RST_STREAM, 0, n, bytes(4)) for n in range(1, 99, 2))
-    assert peer.told(flood) == CALM
+    assert peer.error_after(flood) == CALM
     peer = settled()
     for number in range(1, 400, 4):  # one is cancelled, one is answered
         peer.echo.hold = True
-        peer.told(request(number) + frame(frames.RST_STREAM, 0, number, bytes(4)))
+        peer.error_after(request(number) + frame(frames.RST_STREAM, 0, number, bytes(4)))
         peer.echo.hold = False
         peer.connection.data_received(request(number + 2))
     assert not peer.transport.closed
@@ -483,7 +483,7 @@ def test_a_fault_of_a_stream_costs_that_stream_and_not_the_connection(
     bytes_: bytes, code: int
 ) -> None:
     peer = settled()
-    assert peer.told(bytes_ + frame(frames.WINDOW_UPDATE, 0, 1, b"\0\0\0\1")) is None
+    assert peer.error_after(bytes_ + frame(frames.WINDOW_UPDATE, 0, 1, b"\0\0\0\1")) is None
     peer = settled()
     peer.connection.data_received(bytes_ + request(3, b"good"))
     peer.loop.turn()
@@ -571,10 +571,12 @@ def test_a_flood_of_oversized_heads_ends_the_connection() -> None:
     peer = settled(resets=100, frame_bytes=65_536)
     head = block() + LONG_FIELD
     assert (
-        peer.told(b"".join(frame(frames.HEADERS, 0x5, number, head) for number in range(1, 13, 2)))
+        peer.error_after(
+            b"".join(frame(frames.HEADERS, 0x5, number, head) for number in range(1, 13, 2))
+        )
         is None
     )
-    assert peer.told(frame(frames.HEADERS, 0x5, 13, head)) == CALM
+    assert peer.error_after(frame(frames.HEADERS, 0x5, 13, head)) == CALM
 
 
 def test_empty_continuations_are_frames_like_others_up_to_a_bound() -> None:
@@ -622,8 +624,8 @@ def again(number: int, body: bytes = b"x") -> bytes:
 )
 def test_a_head_that_is_known_is_judged_as_one_that_is_not(number: int, code: int | None) -> None:
     peer = settled()
-    assert peer.told(again(1) + again(3)) is None
-    assert peer.told(again(number, b"y")) == code
+    assert peer.error_after(again(1) + again(3)) is None
+    assert peer.error_after(again(number, b"y")) == code
     assert peer.echo.served == [b"x", b"x"] + [b"y"] * (code is None)
 
 
@@ -632,7 +634,7 @@ def test_the_bit_beside_the_number_of_a_stream_means_nothing() -> None:
     reserved = frame(frames.HEADERS, frames.END_HEADERS, 5 | 1 << 31, SAME) + frame(
         frames.DATA, 1, 5 | 1 << 31, b"y"
     )
-    assert peer.told(again(1) + reserved) is None
+    assert peer.error_after(again(1) + reserved) is None
     assert peer.echo.served == [b"x", b"y"]
 
 
@@ -640,7 +642,7 @@ def test_known_heads_open_no_more_streams_than_others() -> None:
     peer = settled()
     peer.echo.hold = True
     for number in range(1, 20, 2):
-        assert peer.told(again(number)) is None
+        assert peer.error_after(again(number)) is None
     assert len(peer.echo.served) == SMALL["streams"]
 
 
@@ -670,22 +672,22 @@ def test_answers_that_wait_for_their_window_count_as_streams() -> None:
 def test_empty_pieces_of_a_head_are_bounded_by_their_setting(most: int) -> None:
     empty = frame(frames.CONTINUATION, 0, 1)
     peer = settled(empty_frames=most)
-    assert peer.told(frame(frames.HEADERS, 0, 1, block()) + empty * most) is None
-    assert peer.told(empty) == frames.ENHANCE_YOUR_CALM
+    assert peer.error_after(frame(frames.HEADERS, 0, 1, block()) + empty * most) is None
+    assert peer.error_after(empty) == frames.ENHANCE_YOUR_CALM
 
 
-@pytest.mark.parametrize(("kept_bytes", "meant"), [(131_072, 1), (0, 3)])
-def test_heads_are_recognised_within_their_setting(kept_bytes: int, meant: int) -> None:
-    peer, asked = settled(kept_head_bytes=kept_bytes), []
+@pytest.mark.parametrize(("kept_bytes", "expected"), [(131_072, 1), (0, 3)])
+def test_heads_are_recognised_within_their_setting(kept_bytes: int, expected: int) -> None:
+    peer, reads = settled(kept_head_bytes=kept_bytes), []
     understand = peer.echo.understand
-    peer.echo.understand = lambda fields: asked.append(1) or understand(fields)  # type: ignore[func-returns-value, method-assign]
+    peer.echo.understand = lambda fields: reads.append(1) or understand(fields)  # type: ignore[func-returns-value, method-assign]
     for number in (1, 3, 5):
         head = b"".join(literal(*each) for each in HEAD)
-        peer.told(
+        peer.error_after(
             frame(frames.HEADERS, frames.END_HEADERS, number, head)
             + frame(frames.DATA, 1, number, b"x")
         )
-    assert (len(asked), len(peer.echo.served)) == (meant, 3)
+    assert (len(reads), len(peer.echo.served)) == (expected, 3)
 
 
 def test_an_unread_answer_is_given_up_after_a_while() -> None:
@@ -736,7 +738,7 @@ def test_too_large_bodies_are_refused_and_the_rest_of_them_passed_over() -> None
 def test_what_is_no_data_is_not_long_however_it_comes(kind: int, cut: int) -> None:
     peer = settled(frame_bytes=1 << 20)
     sent = frame(kind, 0, 0 if kind == frames.SETTINGS else 1, bytes(70_000))
-    assert peer.told(sent[:cut]) == CALM
+    assert peer.error_after(sent[:cut]) == CALM
     assert peer.transport.closed
 
 
@@ -768,11 +770,11 @@ def test_bodies_count_in_the_budget_until_they_are_answered(path: str, size: int
     assert budget.held == 0
 
 
-@pytest.mark.parametrize("told", [0, 10, 3_000, 2**32 - 1], ids=str)
-def test_how_long_a_body_says_it_will_be_changes_nothing_but_where_it_is_put(told: int) -> None:
+@pytest.mark.parametrize("length", [0, 10, 3_000, 2**32 - 1], ids=str)
+def test_how_long_a_body_says_it_will_be_changes_nothing_but_where_it_is_put(length: int) -> None:
     budget = Budget()
     peer = settled(budget=budget)
-    body = b"\0" + told.to_bytes(4, "big") + bytes(range(256)) * 10
+    body = b"\0" + length.to_bytes(4, "big") + bytes(range(256)) * 10
     pieces = [body[at : at + 7] for at in range(0, len(body), 7)]
     peer.connection.data_received(OPEN)
     for piece in pieces[:-1]:

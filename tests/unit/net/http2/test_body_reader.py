@@ -106,13 +106,13 @@ class World:
 @asynccontextmanager
 async def world(**limits: Any) -> AsyncIterator[tuple[World, asyncio.StreamWriter]]:
     loop, service, budget = asyncio.get_running_loop(), Service(), Budget()
-    told = Limits(
+    connection_limits = Limits(
         **({"body_bytes": 8 * MEGABYTE, "too_large": lambda _: (), "budget": budget} | limits)
     )
     made: list[World] = []
 
     def connected() -> Http2Connection[bytes]:
-        connection = Http2Connection(service, told, LoopIteration(loop))
+        connection = Http2Connection(service, connection_limits, LoopIteration(loop))
         made.append(World(connection, service, budget))
         return connection
 
@@ -136,11 +136,11 @@ async def _swallow(reader: asyncio.StreamReader) -> None:
 
 
 @functools.cache
-def message(size: int, told: int | None = None) -> bytes:
-    """A message with its prefix; ``told`` is what that says where it lies."""
+def message(size: int, length: int | None = None) -> bytes:
+    """A message with its prefix; ``length`` is what that says where it lies."""
     return (
         b"\0"
-        + (size if told is None else told).to_bytes(4, "big")
+        + (size if length is None else length).to_bytes(4, "big")
         + random.Random(size).randbytes(size)
     )
 
@@ -185,9 +185,9 @@ def test_every_body_arrives_whole(run: Any, most: int, cut: int) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("told", [0, 10, 300_000, 2**32 - 1])
-def test_how_long_one_says_it_will_be_changes_nothing(run: Any, told: int) -> None:
-    body = message(MEGABYTE, told)
+@pytest.mark.parametrize("length", [0, 10, 300_000, 2**32 - 1])
+def test_how_long_one_says_it_will_be_changes_nothing(run: Any, length: int) -> None:
+    body = message(MEGABYTE, length)
 
     async def test() -> None:
         async with world() as (server, writer):

@@ -15,7 +15,7 @@ from cloud_ml.serving.versions.single_model import base_of
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "hint"),
     [
         (
             "model.h5",
@@ -35,14 +35,14 @@ from cloud_ml.serving.versions.single_model import base_of
         ("weights.npz", "deploy a folder with model.py, which loads them"),
     ],
 )
-def test_each_has_its_own_sentence(tmp_path: Path, name: str, said: str) -> None:
+def test_each_has_its_own_sentence(tmp_path: Path, name: str, hint: str) -> None:
     (tmp_path / name).touch()
     with pytest.raises(InvalidRequest) as local:
         files_of(tmp_path / name)
     with pytest.raises(InvalidRequest) as output:
         version_keys(OutputSource("churn", f"outputs/{name}"), [f"outputs/{name}"])
     for refused in (local.value, output.value):
-        assert said in (refused.hint or "")
+        assert hint in (refused.hint or "")
         assert "which holds no model; allowed is a file that ends in" in refused.message
 
 
@@ -148,16 +148,18 @@ def test_numbered_folders_without_a_model_are_not_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("metrics.json", b'{"loss": 0.2}', "a model of XGBoost, where its name ends in .json"),
         ("requirements.txt", b"numpy\n", "a model of LightGBM, where its name ends in .txt"),
         ("empty.txt", b"", "a model of LightGBM, where its name ends in .txt"),
     ],
 )
-def test_other_texts_are_no_models(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_other_texts_are_no_models(
+    tmp_path: Path, name: str, content: bytes, expected: str
+) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidRequest, match=f"allowed is {said}"):
+    with pytest.raises(InvalidRequest, match=f"allowed is {expected}"):
         files_of(tmp_path / name)
 
 
@@ -231,7 +233,7 @@ def test_usual_other_endings_are_known_everywhere(tmp_path: Path, name: str, sen
 
 
 @pytest.mark.parametrize(
-    ("file", "meant"),
+    ("file", "suggestion"),
     [
         ("export/1/saved_model.pb", "export"),
         ("runs/export/saved_model.pb", "runs/export"),
@@ -239,17 +241,17 @@ def test_usual_other_endings_are_known_everywhere(tmp_path: Path, name: str, sen
         ("best/model.py", "best/model.py"),
     ],
 )
-def test_a_folder_above_a_model_names_it(tmp_path: Path, file: str, meant: str) -> None:
+def test_a_folder_above_a_model_names_it(tmp_path: Path, file: str, suggestion: str) -> None:
     beside = ("train.py", "export/1/fingerprint.pb")
     for name in (file, *beside):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     with pytest.raises(InvalidRequest) as local:
         files_of(tmp_path)
-    assert local.value.hint == f"Did you mean {tmp_path / meant}?"
+    assert local.value.hint == f"Did you mean {tmp_path / suggestion}?"
     with pytest.raises(InvalidRequest) as output:
         version_keys(OutputSource("churn", ""), [file, *beside])
-    assert output.value.hint == f"Did you mean churn:{meant}?"
+    assert output.value.hint == f"Did you mean churn:{suggestion}?"
 
 
 def test_a_folder_of_scripts_is_no_folder_of_models(tmp_path: Path) -> None:

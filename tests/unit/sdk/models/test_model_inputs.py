@@ -152,5 +152,5 @@ def test_columns_that_are_too_many_to_be_told_are_not_guessed() -> None:
 
 
 def test_the_columns_of_the_training_are_told_by_signature() -> None:
-    told = {"metadata": {"columns": {"serving_default": {"x": ["a", "b"]}}}}
-    assert trained_columns(told, None) == ("a", "b")
+    document = {"metadata": {"columns": {"serving_default": {"x": ["a", "b"]}}}}
+    assert trained_columns(document, None) == ("a", "b")

@@ -45,7 +45,7 @@ def test_what_is_written_is_what_the_model_server_reads(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "input is missing"),
         (["x"], "allowed is NAME:TYPE"),
@@ -60,10 +60,10 @@ def test_what_is_written_is_what_the_model_server_reads(
         (["\n:float32"], "allowed is NAME:TYPE"),
     ],
 )
-def test_words_that_are_wrong(words: list[str], said: str) -> None:
+def test_words_that_are_wrong(words: list[str], message: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         signature_document(words)
-    assert said in f"{refused.value.message} {refused.value.allowed}"
+    assert message in f"{refused.value.message} {refused.value.allowed}"
 
 
 def test_the_line_that_the_model_server_prints(

@@ -173,15 +173,15 @@ def test_the_sdk_sets_it_and_the_server_checks_it(
 def test_trials_of_a_study_have_it_too(
     client: CloudMlClient, server: FakeServer, tmp_path: Path
 ) -> None:
-    asked = []
+    recipes = []
 
     def answer(seen: Seen) -> Reply:
         if seen.path == "/api/v1/studies":
-            asked.append(seen.document["job"]["recipe"])
+            recipes.append(seen.document["job"]["recipe"])
             return refusal(InvalidRequest("no studies here", field="name"), 400)
         return api(seen)
 
     api, server.handler = server.handler, answer
     with pytest.raises(InvalidRequest, match="no studies here"):
         client.studies.submit(job_of(write(tmp_path, train=DDP)), {"lr": [0.1]})
-    assert asked == ["pytorch"]
+    assert recipes == ["pytorch"]

@@ -27,8 +27,8 @@ def test_even_lists(shape: tuple[int, ...]) -> None:
         json.dumps(numbers.tolist()),
         json.dumps(numbers.tolist(), indent=1, separators=(" ,", ":")),
     ):
-        form, told, flat = read(text.encode(), rank=len(shape))
-        assert (form, told) == ("instances", shape)
+        form, found_shape, flat = read(text.encode(), rank=len(shape))
+        assert (form, found_shape) == ("instances", shape)
         np.testing.assert_array_equal(flat, numbers.astype(np.float32).ravel())
 
 
@@ -142,8 +142,8 @@ def test_every_text_of_brackets_and_commas_has_the_shape_that_json_has() -> None
 def test_very_many_lists_are_read_as_few_are(shape: tuple[int, ...]) -> None:
     numbers = np.random.default_rng(1).random(shape)
     text = json.dumps(numbers.tolist())
-    form, told, flat = read(text.encode(), rank=len(shape))
-    assert (form, told) == ("instances", shape)
+    form, found_shape, flat = read(text.encode(), rank=len(shape))
+    assert (form, found_shape) == ("instances", shape)
     np.testing.assert_array_equal(flat, numbers.astype(np.float32).ravel())
     assert read(text.replace("], [", ", 1], [", 1).encode()) is None
     assert read(text.replace(",", "", 1).encode()) is None

@@ -38,11 +38,11 @@ class Function:
         return probe.difference(self, self.signature)
 
 
-def of_size(wanted: int, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def of_size(columns: int, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The function, of inputs of this size only."""
 
     def checked(x: Any) -> Any:
-        if x.shape[1] != wanted:
+        if x.shape[1] != columns:
             raise ValueError(f"size {x.shape[1]}")
         return function(x)
 
@@ -78,9 +78,10 @@ def test_a_model_that_fails_on_a_row_alone_and_not_among_others_differs() -> Non
             raise ValueError("one row has no variance")
         return x.sum(1)
 
-    told = Function(several, dtypes.FLOAT, 4).difference
+    difference = Function(several, dtypes.FLOAT, 4).difference
     assert (
-        told == "the model failed for a row alone, and not among others: ValueError: one row has "
+        difference
+        == "the model failed for a row alone, and not among others: ValueError: one row has "
         "no variance"
     )
 

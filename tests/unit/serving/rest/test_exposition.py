@@ -7,7 +7,7 @@ from cloud_ml.serving.rest.exposition import Exposition, Series, wants_openmetri
 
 
 @pytest.mark.parametrize(
-    ("accept", "wanted"),
+    ("accept", "expected"),
     [
         ("", False),
         ("*/*", False),
@@ -28,8 +28,8 @@ from cloud_ml.serving.rest.exposition import Exposition, Series, wants_openmetri
          "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,*/*;q=0.2", True),
     ],
 )  # fmt: skip
-def test_the_format_is_the_one_that_the_scraper_prefers(accept: str, wanted: bool) -> None:
-    assert wants_openmetrics(accept) == wanted
+def test_the_format_is_the_one_that_the_scraper_prefers(accept: str, expected: bool) -> None:
+    assert wants_openmetrics(accept) == expected
 
 
 def test_histograms_that_counted_nothing_are_left_out_and_the_others_are_whole() -> None:

@@ -56,9 +56,9 @@ def world() -> World:
     return made
 
 
-def body(keys: str = "[1]", x: str = "[1.5, 2]", told_id: str = "a") -> bytes:
+def body(keys: str = "[1]", x: str = "[1.5, 2]", request_id: str = "a") -> bytes:
     tensors = f'{{"name":"X","data":{x},"shape":[2]}},{{"data" : {keys},"name":"keys"}}'
-    return f'{{"inputs":[{tensors}],"id":"{told_id}"}}'.encode()
+    return f'{{"inputs":[{tensors}],"id":"{request_id}"}}'.encode()
 
 
 def test_other_numbers_and_another_id_are_read_in_the_order_of_the_signature(world: World) -> None:
@@ -72,8 +72,8 @@ def test_other_numbers_and_another_id_are_read_in_the_order_of_the_signature(wor
     "odd",
     [
         body("[1,2]"), body("[]"), body("[1.0]"), body("[true]"), body('["1"]'), body("[null]"), body("[[1]]"),
-        body("[3000000000]"), body("[1,]"), body("[1}"), body(x="[1,NaN]"), body(x="[1,{}]"), body(told_id='a\\"'),
-        body(told_id="caf\u00e9"), body(told_id="a\n"), body() + b" ", body().replace(b"keys", b"kezs"),
+        body("[3000000000]"), body("[1,]"), body("[1}"), body(x="[1,NaN]"), body(x="[1,{}]"), body(request_id='a\\"'),
+        body(request_id="caf\u00e9"), body(request_id="a\n"), body() + b" ", body().replace(b"keys", b"kezs"),
     ],
     ids=lambda one: str(one)[11:80],
 )  # fmt: skip

@@ -18,7 +18,7 @@ def broken(retry_at: float | None) -> State:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "versions", "steps"),
+    ("desired", "versions", "steps"),
     [
         ({1: "a"}, {}, Steps(load=(1,))),
         ({1: "a", 2: "a", 3: "a"}, {}, Steps(load=(3, 2), queue=(1,))),
@@ -40,9 +40,9 @@ def broken(retry_at: float | None) -> State:
     ],
 )
 def test_new_versions_come_first_and_broken_ones_take_nothing_away(
-    wanted: dict[int, str], versions: dict[int, State], steps: Steps
+    desired: dict[int, str], versions: dict[int, State], steps: Steps
 ) -> None:
-    assert decide(wanted, versions, NOW, 2) == steps
+    assert decide(desired, versions, NOW, 2) == steps
 
 
 def test_a_model_that_is_gone_leaves_whatever_comes_after_it() -> None:
@@ -56,7 +56,7 @@ def test_nothing_begins_without_a_slot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "current", "ready", "allow", "named"),
+    ("desired", "current", "ready", "allow", "named"),
     [
         ({"stable": 1}, {}, {1}, False, {"stable": 1}),
         ({"stable": 2}, {"stable": 1}, {1}, False, {"stable": 1}),
@@ -69,10 +69,10 @@ def test_nothing_begins_without_a_slot() -> None:
     ],
 )
 def test_a_label_moves_when_its_version_answers(
-    wanted: dict[str, int],
+    desired: dict[str, int],
     current: dict[str, int],
     ready: set[int],
     allow: bool,
     named: dict[str, int],
 ) -> None:
-    assert labels(wanted, current, ready, allow_unavailable=allow) == named
+    assert labels(desired, current, ready, allow_unavailable=allow) == named

@@ -223,34 +223,34 @@ def test_several_versions_and_labels(scene: Scene) -> None:
     scene.start(Specific(frozenset({1, 3})), stable=1, canary=3)
     assert set(scene.answers) == {1, 3}
     assert scene.table.find("m", label="canary").number == 3
-    told: list[ServingError | None] = []
-    scene.manager.reload(scene.config(Specific(frozenset({1, 3})), stable=3), told.append)
+    results: list[ServingError | None] = []
+    scene.manager.reload(scene.config(Specific(frozenset({1, 3})), stable=3), results.append)
     scene.world.passes()
     assert scene.table.find("m", label="stable").number == 3
     with pytest.raises(ModelNotFound, match="no label 'canary'"):
         scene.table.find("m", label="canary")
-    assert told == [None]
+    assert results == [None]
 
 
 def test_a_label_for_a_version_that_does_not_answer_is_refused(scene: Scene) -> None:
     scene.start()
-    told: list[Any] = []
-    scene.manager.reload(scene.config(Latest(), stable=7), told.append)
+    results: list[Any] = []
+    scene.manager.reload(scene.config(Latest(), stable=7), results.append)
     scene.world.passes()
-    assert "only, not 'stable' to version 7" in told[0].message
+    assert "only, not 'stable' to version 7" in results[0].message
 
 
 def test_a_model_that_is_not_configured_any_more_is_gone_when_it_drained(scene: Scene) -> None:
     scene.start()
-    told: list[Any] = []
-    scene.manager.reload({}, told.append)
+    results: list[Any] = []
+    scene.manager.reload({}, results.append)
     scene.world.passes()
     with pytest.raises(NotReady):
         scene.table.find("m")
     scene.world.loads()
     with pytest.raises(ModelNotFound):
         scene.table.find("m")
-    assert (told, scene.closed, scene.manager.names) == ([None], ["model 1"], [])
+    assert (results, scene.closed, scene.manager.names) == ([None], ["model 1"], [])
 
 
 def test_a_version_that_is_not_wanted_any_more_when_it_is_loaded_never_answers(
@@ -271,17 +271,17 @@ def test_a_version_that_is_not_wanted_any_more_when_it_is_loaded_never_answers(
 
 def test_unloaded_by_hand_and_loaded_again_with_new_files(scene: Scene) -> None:
     scene.start()
-    told: list[Any] = []
-    scene.manager.unload("m", told.append)
+    results: list[Any] = []
+    scene.manager.unload("m", results.append)
     scene.world.loads()
-    assert (told, scene.closed) == ([None], ["model 1"])
+    assert (results, scene.closed) == ([None], ["model 1"])
     with pytest.raises(NotReady, match="it was unloaded"):
         scene.table.find("m")
     assert scene.manager.ready
-    scene.manager.load("m", told.append)
+    scene.manager.load("m", results.append)
     scene.world.passes()
     scene.world.loads()
-    assert (told, scene.answers) == ([None, None], {1: "model 1"})
+    assert (results, scene.answers) == ([None, None], {1: "model 1"})
 
 
 def test_a_loaded_version_is_replaced_in_place_where_that_is_asked_for(scene: Scene) -> None:
@@ -289,23 +289,23 @@ def test_a_loaded_version_is_replaced_in_place_where_that_is_asked_for(scene: Sc
     scene.write(1, "other")
     scene.poll()
     assert scene.answers == {1: "model 1"}
-    told: list[Any] = []
-    scene.manager.load("m", told.append)
+    results: list[Any] = []
+    scene.manager.load("m", results.append)
     scene.world.passes()
-    assert (scene.answers, told) == ({1: "model 1"}, [])
+    assert (scene.answers, results) == ({1: "model 1"}, [])
     scene.world.loads()
-    assert (scene.answers, scene.closed, told) == ({1: "other"}, ["model 1"], [None])
+    assert (scene.answers, scene.closed, results) == ({1: "other"}, ["model 1"], [None])
 
 
 def test_a_model_that_moves_is_replaced_by_what_lies_there(scene: Scene, tmp_path: Path) -> None:
     scene.start()
     scene.base = tmp_path / "other"
     scene.write(1, "from elsewhere")
-    told: list[Any] = []
-    scene.manager.reload(scene.config(), told.append)
+    results: list[Any] = []
+    scene.manager.reload(scene.config(), results.append)
     scene.world.passes()
     scene.world.loads()
-    assert (scene.answers, scene.closed, told) == ({1: "from elsewhere"}, ["model 1"], [None])
+    assert (scene.answers, scene.closed, results) == ({1: "from elsewhere"}, ["model 1"], [None])
 
 
 def test_only_so_many_load_at_once(scene: Scene) -> None:
@@ -359,9 +359,9 @@ class Failing(Scene):
 
 
 def refused(scene: Scene) -> ServingError:
-    with pytest.raises(NotReady) as told:
+    with pytest.raises(NotReady) as caught:
         scene.table.find("m")
-    return told.value
+    return caught.value
 
 
 def test_a_loader_that_refuses_is_asked_so_often_and_then_the_model_has_failed(

@@ -70,11 +70,11 @@ def classify_request() -> Any:
 
 
 def test_written_down_requests_are_run(tmp_path: Path) -> None:
-    asked = classify_request()
-    write(tmp_path, log(predict_log=predict_request(x=[1.0, 2.0])), log(classify_log=asked))
+    request = classify_request()
+    write(tmp_path, log(predict_log=predict_request(x=[1.0, 2.0])), log(classify_log=request))
     model = Model(DEFAULT, EXAMPLES)
     assert warm_up(model, tmp_path) == 2
-    example = asked.input.example_list.examples[0].SerializeToString()
+    example = request.input.example_list.examples[0].SerializeToString()
     assert model.runs == [("serving_default", [1.0, 2.0]), ("classify", [example])]
 
 

@@ -106,12 +106,14 @@ def test_a_driver_that_is_not_installed_is_named_with_its_extra(
 
 def test_a_store_of_sqlite_does_not_import_the_driver() -> None:
     code = "import sys, cloud_ml.state.sql.store, cloud_ml.state.sql.dialects.sqlite; print('psycopg' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "False\n"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "told", "hint"),
+    ("driver_message", "expected", "hint"),
     [
         ('FATAL: password authentication failed for user "ann"', "refuses the connection", "user"),
         ('FATAL: database "state" does not exist', "refuses the connection", "database"),
@@ -120,11 +122,11 @@ def test_a_store_of_sqlite_does_not_import_the_driver() -> None:
     ],
 )
 def test_what_the_operator_can_do_where_no_connection_is_made(
-    said: str, told: str, hint: str
+    driver_message: str, expected: str, hint: str
 ) -> None:
-    ours = translate(psycopg.OperationalError(said), PLACE)
+    ours = translate(psycopg.OperationalError(driver_message), PLACE)
     assert isinstance(ours, Unavailable)
-    assert told in ours.message
+    assert expected in ours.message
     assert hint in (ours.hint or "")
 
 

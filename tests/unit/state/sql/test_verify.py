@@ -90,12 +90,14 @@ def test_an_index_that_does_not_fit_its_table_is_found(
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("9999", "newer version"), ("0000", "schema is 0000")]
+    ("version", "message"), [("9999", "newer version"), ("0000", "schema is 0000")]
 )
-def test_another_schema_is_told_and_left(filled: Path, url: str, version: str, told: str) -> None:
+def test_another_schema_is_told_and_left(
+    filled: Path, url: str, version: str, message: str
+) -> None:
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute("UPDATE schema_version SET version_num = ?", [version])
-    with pytest.raises(Conflict, match=told):
+    with pytest.raises(Conflict, match=message):
         list(verify(url, KINDS))
     with closing(sqlite3.connect(filled)) as connection:
         assert connection.execute("SELECT version_num FROM schema_version").fetchone() == (version,)

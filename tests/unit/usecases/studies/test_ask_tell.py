@@ -143,19 +143,19 @@ async def test_one_request_tells_a_trial_and_asks_for_the_next(
     world: World, algorithm: str
 ) -> None:
     study = await world.loops.local("rates", _SPACE, algorithm=algorithm, max_trials=15, seed=1)
-    trial, told = await study.ask(), dict[int, float]()
+    trial, values = await study.ask(), dict[int, float]()
     while trial is not None:
-        told[trial.number] = trial.parameters["lr"]
+        values[trial.number] = trial.parameters["lr"]
         trial = await study.tell_and_ask(trial, trial.parameters["lr"])
     found = await world.until(lambda study: study.phase == "Completed")
-    assert {one.number: one.value for one in found.trials} == told
-    assert list(told) == list(range(15))
+    assert {one.number: one.value for one in found.trials} == values
+    assert list(values) == list(range(15))
     reasons = [event.reason for event in await world.studies.events("rates")]
     assert reasons.count("TrialCompleted") == 15
 
     apart = await world.loops.local("apart", _SPACE, algorithm=algorithm, max_trials=15, seed=1)
     while (trial := await apart.ask()) is not None:
-        assert trial.parameters["lr"] == told[trial.number]
+        assert trial.parameters["lr"] == values[trial.number]
         await apart.tell(trial, trial.parameters["lr"])
 
 
@@ -192,13 +192,13 @@ async def test_an_end_that_is_refused_asks_for_no_trial(world: World) -> None:
     with pytest.raises(InvalidRequest, match="completed, failed, infeasible"):
         await study.tell_and_ask(trial, 1.0, state="fine")
     member, path = world.served.member, "/api/v1/studies/rates"
-    for told, field in (
+    for tell, field in (
         ({"number": 0, "value": 1.0, "values": [1.0]}, "values"),
         ({"value": 1.0}, "tell.number"),
         ({"number": 0, "valu": 1.0}, "tell.valu"),
         (3, "tell"),
     ):
-        answer = await member.call("POST", f"{path}/ask", {"key": "b", "tell": told})
+        answer = await member.call("POST", f"{path}/ask", {"key": "b", "tell": tell})
         assert (answer.status, answer.json()["field"]) == (400, field)
     assert [one.state for one in (await study.describe()).trials] == ["Running"]
 
@@ -209,9 +209,9 @@ async def test_an_end_is_noted_though_no_trial_is_left(world: World) -> None:
     assert first is not None
     assert last is not None
     member, path = world.served.member, "/api/v1/studies/rates"
-    asked = {"key": "b", "tell": {"number": 1, "value": 0.5}}
+    request = {"key": "b", "tell": {"number": 1, "value": 0.5}}
     for _ in range(2):
-        answer = (await member.call("POST", f"{path}/ask", asked)).json()
+        answer = (await member.call("POST", f"{path}/ask", request)).json()
         assert (answer["trial"], answer["reason"]) == (None, "all 2 trials have begun")
     assert (await study.describe()).trials[1].value == 0.5
     await world.studies.act("rates", "stop")
@@ -225,11 +225,11 @@ async def test_an_end_does_not_wait_for_the_tuner(world: World) -> None:
     study = await world.loops.local("rates", _SPACE, algorithm="gp", max_trials=20, seed=1)
     trial = await study.ask()
     assert trial is not None
-    answered, asked = asyncio.Event(), asyncio.Event()
+    answered, requested = asyncio.Event(), asyncio.Event()
     tuner, suggest = world.served.platform.tuner, world.served.platform.tuner.suggest
 
     async def slow(*args: Any, **options: Any) -> Any:
-        asked.set()
+        requested.set()
         await answered.wait()
         return await suggest(*args, **options)
 
@@ -238,7 +238,7 @@ async def test_an_end_does_not_wait_for_the_tuner(world: World) -> None:
         assert trial is not None
     tuner.suggest = slow  # type: ignore[method-assign]
     waiting = asyncio.create_task(study.tell_and_ask(trial, 0.125))
-    await asked.wait()
+    await requested.wait()
     assert (await study.describe()).trials[9].value == 0.125
     answered.set()
     following = await waiting
@@ -251,16 +251,16 @@ async def test_what_is_asked_and_told_again_happens_once(world: World) -> None:
     member, path = world.served.member, "/api/v1/studies/rates"
     first = await member.call("POST", f"{path}/ask", {"key": "a"})
     assert (await member.call("POST", f"{path}/ask", {"key": "a"})).json() == first.json()
-    said = {"number": 0, "value": 0.5}
+    result = {"number": 0, "value": 0.5}
     for _ in range(2):
-        assert (await member.call("POST", f"{path}/tell", said)).status == 200
-    other = await member.call("POST", f"{path}/tell", {**said, "value": 0.25})
+        assert (await member.call("POST", f"{path}/tell", result)).status == 200
+    other = await member.call("POST", f"{path}/tell", {**result, "value": 0.25})
     assert (other.status, other.json()["field"]) == (409, "number")
     assert len((await world.studies.describe("rates")).trials) == 1
-    both = {"key": "b", "tell": said}
+    both = {"key": "b", "tell": result}
     second = await member.call("POST", f"{path}/ask", both)
     assert (await member.call("POST", f"{path}/ask", both)).json() == second.json()
-    both["tell"] = {**said, "value": 0.25}
+    both["tell"] = {**result, "value": 0.25}
     other = await member.call("POST", f"{path}/ask", both)
     assert (other.status, other.json()["field"]) == (409, "number")
     found = await world.studies.describe("rates")
@@ -292,8 +292,8 @@ async def test_a_step_that_no_metric_may_have_is_refused(world: World, step: int
     await world.loops.local("rates", _SPACE, algorithm="random")
     member, path = world.served.member, "/api/v1/studies/rates"
     await member.call("POST", f"{path}/ask", {"key": "a"})
-    said = {"number": 0, "step": step, "value": 1}
-    refused = await member.call("POST", f"{path}/report", said)
+    report = {"number": 0, "step": step, "value": 1}
+    refused = await member.call("POST", f"{path}/report", report)
     assert (refused.status, refused.json()["field"]) == (400, "step")
 
 
@@ -345,11 +345,11 @@ async def test_a_server_that_ended_goes_on_with_the_same_trials(world: World) ->
 async def test_a_study_of_jobs_is_not_asked_and_a_local_one_has_no_job(world: World) -> None:
     job = {"module_name": "trainer.task", "trainer_uri": "fds://cloudml/trainer.whl"}
     member = world.served.member
-    for asked, field in (
+    for request, field in (
         ({"name": "a", "space": _SPACE}, "job"),
         ({"name": "a", "space": _SPACE, "local": True, "job": job}, "job"),
     ):
-        answer = await member.call("POST", "/api/v1/studies", asked)
+        answer = await member.call("POST", "/api/v1/studies", request)
         assert (answer.status, answer.json()["field"]) == (400, field)
     world.served.platform.objects.put("cloudml", "trainer.whl", b"code")
     made = await member.call("POST", "/api/v1/studies", {"name": "b", "space": _SPACE, "job": job})
@@ -372,12 +372,12 @@ async def test_a_study_with_another_space_is_not_taken_for_that_of_its_name(worl
     assert str(trial).startswith("<trial 0 of rates: {'lr': ")
     for same in (space, {"lr": {"min": 0, "max": 1, "type": "double"}, "opt": ("adam", "sgd")}):
         assert (await world.loops.local("rates", same)).name == "rates"
-    for other, objective, said in (
+    for other, objective, message in (
         (_SPACE, "loss:min", "its parameters are lr, opt"),
         ({**space, "lr": {"min": 0, "max": 2}}, "loss:min", "its space has lr"),
         ({**space, "opt": ["adam"]}, "loss:min", "its space has opt"),
         (space, "accuracy:max", "its objective is loss:min"),
         (space, "loss:maximize", "its objective is loss:min"),
     ):
-        with pytest.raises(Conflict, match=said):
+        with pytest.raises(Conflict, match=message):
             await world.loops.local("rates", other, objective=objective)

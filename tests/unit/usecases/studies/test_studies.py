@@ -168,8 +168,8 @@ async def world() -> AsyncIterator[World]:
 
 
 def _new(**fields: Any) -> NewStudy:
-    asked = {"job": JOB, "space": {"lr": [0.1, 0.2, 0.3]}, "algorithm": "grid", **fields}
-    return NewStudy(name="rates", **asked)
+    options = {"job": JOB, "space": {"lr": [0.1, 0.2, 0.3]}, "algorithm": "grid", **fields}
+    return NewStudy(name="rates", **options)
 
 
 async def test_each_point_of_a_grid_is_a_job_and_the_best_one_is_named(world: World) -> None:
@@ -247,12 +247,12 @@ async def _refuse_by_name(
     second: NewStudy,
     below: str,
 ) -> None:
-    said = (
+    message = (
         rf"the folder of its trial \d+ would hold that of study inner, fds://cloudml/out{below}"
         if first.name == "inner"
         else "where the trials of study rates write"
     )
-    with pytest.raises(InvalidRequest, match=said) as refused:
+    with pytest.raises(InvalidRequest, match=message) as refused:
         await others.create(second)
     assert refused.value.field == "job.output_path"
     assert f"cloudml hp delete {first.name}" in str(refused.value.hint)
@@ -337,8 +337,8 @@ async def test_an_algorithm_of_another_tuner_is_translated(world: World) -> None
 async def test_fields_of_other_tuners_are_answered_with_ours(
     world: World, word: str, ours: str
 ) -> None:
-    asked = {**dataclasses.asdict(_new()), word: 1}
-    answer = await world.served.member.call("POST", "/api/v1/studies", asked)
+    request = {**dataclasses.asdict(_new()), word: 1}
+    answer = await world.served.member.call("POST", "/api/v1/studies", request)
     assert (answer.status, f"did you mean {ours}?" in answer.text) == (400, True)
 
 
@@ -593,9 +593,9 @@ async def test_with_a_study_its_trials_are_deleted(world: World) -> None:
 async def test_what_is_wrong_is_named_and_nothing_is_made(
     world: World, fields: dict[str, Any], field: str
 ) -> None:
-    asked = dataclasses.asdict(_new())
+    document = dataclasses.asdict(_new())
     with pytest.raises(InvalidRequest) as refused:
-        await world.studies.create(NewStudy(**{**asked, **fields}))
+        await world.studies.create(NewStudy(**{**document, **fields}))
     assert refused.value.field is not None
     assert refused.value.field.endswith(field)
     assert [study async for study in world.studies.list()] == []

@@ -92,7 +92,7 @@ async def test_hypervolume_takes_several_objectives(world: World) -> None:  # no
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"objective": []}, "objective"),
         ({"objective": ["a:min"] * 5}, "1 to 4 objectives"),
@@ -107,10 +107,10 @@ async def test_hypervolume_takes_several_objectives(world: World) -> None:  # no
 async def test_what_takes_one_objective_is_refused(
     world: World,  # noqa: F811
     fields: dict[str, Any],
-    said: str,
+    message: str,
 ) -> None:
     new = {"name": "rates", "space": _SPACE, "objective": _TWO, "local": True}
-    with pytest.raises(InvalidRequest, match=said):
+    with pytest.raises(InvalidRequest, match=message):
         await world.studies.create(NewStudy(**{**new, **fields}))
 
 

@@ -25,8 +25,8 @@ _CONDITIONAL = {**_RANGE, "o": ["a", "b"], "m": {"values": [1, 2], "active_if": 
 
 
 def _new(sampler: str = "TPESampler", **fields: Any) -> NewStudy:
-    asked = {"job": JOB, "space": dict(_RANGE), "seed": 7, **fields}
-    return NewStudy(name="rates", algorithm=f"optuna:{sampler}", **asked)
+    options = {"job": JOB, "space": dict(_RANGE), "seed": 7, **fields}
+    return NewStudy(name="rates", algorithm=f"optuna:{sampler}", **options)
 
 
 async def test_trials_are_those_of_the_sampler_though_its_tuner_is_killed(world: World) -> None:
@@ -50,7 +50,7 @@ async def test_trials_are_those_of_the_sampler_though_its_tuner_is_killed(world:
 
 
 @pytest.mark.parametrize(
-    ("fields", "field", "said"),
+    ("fields", "field", "message"),
     [
         ({"sampler": "Magic"}, "algorithm", "optuna:TPESampler, optuna:RandomSampler"),
         ({"sampler": "GPSampler"}, "algorithm", "GPSampler needs PyTorch; write algorithm: gp"),
@@ -81,11 +81,11 @@ async def test_trials_are_those_of_the_sampler_though_its_tuner_is_killed(world:
     ],
 )  # fmt: skip
 async def test_what_a_sampler_cannot_do_is_refused_by_name(
-    world: World, fields: Mapping[str, Any], field: str, said: str
+    world: World, fields: Mapping[str, Any], field: str, message: str
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
         await world.studies.create(_new(**fields))
-    assert (refused.value.field, said in refused.value.message) == (field, True)
+    assert (refused.value.field, message in refused.value.message) == (field, True)
 
 
 async def test_a_server_without_optuna_says_what_to_install(
@@ -107,10 +107,10 @@ async def test_a_sampler_goes_on_in_a_space_that_has_changed(world: World) -> No
         await world.end(number, Phase.SUCCEEDED, 0.5 + number)
     await world.until(lambda study: study.phase == "Completed")
     with pytest.raises(InvalidRequest, match="o is a list of names"):
-        wish = StudyExtension(trials=1, space={"o": ["a", "b"]})
-        await world.studies.act("rates", "extend", wish)
-    wish = StudyExtension(trials=2, space={"lr": {"min": 5.0, "max": 6.0}, "x": {"value": 3}})
-    await world.studies.act("rates", "extend", wish)
+        extension = StudyExtension(trials=1, space={"o": ["a", "b"]})
+        await world.studies.act("rates", "extend", extension)
+    extension = StudyExtension(trials=2, space={"lr": {"min": 5.0, "max": 6.0}, "x": {"value": 3}})
+    await world.studies.act("rates", "extend", extension)
     for number in (2, 3):
         await world.end(number, Phase.SUCCEEDED, 0.4)
     study = await world.until(lambda study: study.phase == "Completed" and study.ended == 4)

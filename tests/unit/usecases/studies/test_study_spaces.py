@@ -56,10 +56,12 @@ async def test_a_trial_has_no_argument_of_a_parameter_that_is_not_active(world: 
 async def test_a_trial_of_a_users_own_keeps_the_conditions(world: World) -> None:
     await world.studies.create(_new(space=_CONDITIONAL, algorithm="random", parallel=1))
     with pytest.raises(InvalidRequest, match="momentum counts only if optimizer is sgd"):
-        wish = QueuedTrials(trials=[{"optimizer": "adam", "momentum": 0.9}])
-        await world.studies.act("rates", "enqueue", wish)
-    wish = QueuedTrials(trials=[{"optimizer": "adam"}])
-    assert (await world.studies.act("rates", "enqueue", wish)).queued == [{"optimizer": "adam"}]
+        queued_trials = QueuedTrials(trials=[{"optimizer": "adam", "momentum": 0.9}])
+        await world.studies.act("rates", "enqueue", queued_trials)
+    queued_trials = QueuedTrials(trials=[{"optimizer": "adam"}])
+    assert (await world.studies.act("rates", "enqueue", queued_trials)).queued == [
+        {"optimizer": "adam"}
+    ]
 
 
 async def test_a_study_keeps_its_constraints(world: World) -> None:
@@ -108,12 +110,12 @@ async def test_a_study_goes_on_in_a_space_that_has_changed(world: World) -> None
     with pytest.raises(InvalidRequest, match=r"space\.depht"):
         await world.studies.act("rates", "extend", StudyExtension(trials=1, space={"depht": None}))
     with pytest.raises(InvalidRequest, match="constraints"):
-        wish = StudyExtension(trials=1, constraints=["depth > 5"])
-        await world.studies.act("rates", "extend", wish)
+        extension = StudyExtension(trials=1, constraints=["depth > 5"])
+        await world.studies.act("rates", "extend", extension)
     assert (await world.studies.describe("rates")).max_trials == 2
     changes = {"lr": {"min": 5.0, "max": 6.0}, "depth": None, "width": [8]}
-    wish = StudyExtension(trials=2, space=changes, constraints=["lr < 5.5"])
-    study = await world.studies.act("rates", "extend", wish)
+    extension = StudyExtension(trials=2, space=changes, constraints=["lr < 5.5"])
+    study = await world.studies.act("rates", "extend", extension)
     assert study.space == {"lr": {"min": 5.0, "max": 6.0}, "width": [8]}
     assert (study.max_trials, study.constraints) == (4, ["lr < 5.5"])
     for number in (2, 3):
@@ -148,8 +150,8 @@ async def test_a_changed_space_drops_trials_of_users_that_do_not_fit(world: Worl
         "token": {"values": ["c"], "active_if": {"optimizer": "sgd"}},
         "depth": {"value": 2, "active_if": {"optimizer": "adam"}},
     }  # fmt: skip
-    wish = StudyExtension(trials=1, space=changes, constraints=["lr < 0.25"])
-    study = await world.studies.act("rates", "extend", wish)
+    extension = StudyExtension(trials=1, space=changes, constraints=["lr < 0.25"])
+    study = await world.studies.act("rates", "extend", extension)
     range_of_now = "allowed is 0 to 0.5, as the space says"
     dropped = [
         f"trial optimizer=adam lr=0.8 width=8: lr is 0.8; {range_of_now}",
@@ -164,12 +166,12 @@ async def test_a_changed_space_drops_trials_of_users_that_do_not_fit(world: Worl
     kept = [{"optimizer": "adam", "lr": lr, **depth} for lr in (0.1, 0.2)]
     assert study.queued == kept
     events = await world.studies.events("rates")
-    told = [event.message for event in events if event.reason == "TrialDropped"]
-    assert told == [f"the changed space excludes {one}" for one in dropped]
+    messages = [event.message for event in events if event.reason == "TrialDropped"]
+    assert messages == [f"the changed space excludes {one}" for one in dropped]
     await world.end(0, Phase.SUCCEEDED, 0.5)
     await world.jobs(1)
-    wish = StudyExtension(trials=1, space={"width": {"value": 16}})
-    study = await world.studies.act("rates", "extend", wish)
+    extension = StudyExtension(trials=1, space={"width": {"value": 16}})
+    study = await world.studies.act("rates", "extend", extension)
     assert (study.max_trials, study.queued) == (5, [])
     assert study.dropped == [
         "trial optimizer=adam lr=0.2 width=8 depth=2: width is 8; allowed is one of [16]"
@@ -190,8 +192,8 @@ async def test_a_grid_that_has_grown_repeats_nothing(world: World) -> None:
     for number in range(2):
         await world.end(number, Phase.SUCCEEDED, 0.5)
     await world.until(lambda study: study.phase == "Completed")
-    wish = StudyExtension(trials=2, space={"a": [3, 2, 1, 4]})
-    await world.studies.act("rates", "extend", wish)
+    extension = StudyExtension(trials=2, space={"a": [3, 2, 1, 4]})
+    await world.studies.act("rates", "extend", extension)
     for number in (2, 3):
         await world.end(number, Phase.SUCCEEDED, 0.5)
     study = await world.until(lambda study: study.phase == "Completed" and study.ended == 4)
@@ -307,9 +309,9 @@ async def test_a_population_has_its_options_and_its_trials(world: World) -> None
     assert study.algorithm_options == {
         "population": 2, "quantile": 0.25, "resample_probability": 0.25, "factors": [0.8, 1.2],
     }  # fmt: skip
-    wish = QueuedTrials(trials=[{"a": 1}])
+    queued_trials = QueuedTrials(trials=[{"a": 1}])
     with pytest.raises(Conflict, match="belongs to a member"):
-        await world.studies.act("rates", "enqueue", wish)
+        await world.studies.act("rates", "enqueue", queued_trials)
     with pytest.raises(InvalidRequest, match="members of pbt go on"):
         await world.studies.act("rates", "extend", StudyExtension(trials=2, space={"a": [1]}))
     assert (await world.studies.act("rates", "extend", StudyExtension(trials=2))).max_trials == 22
@@ -339,7 +341,7 @@ async def test_what_does_not_go_with_repeats_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("asked", "fields", "allowed"),
+    ("keep_checkpoints", "fields", "allowed"),
     [
         ("some", {}, "all, best, none, or a number of trials, 1 to"),
         (0, {}, "1 to"),
@@ -351,31 +353,31 @@ async def test_what_does_not_go_with_repeats_is_refused(
     ],
 )
 async def test_checkpoints_that_cannot_be_kept_so_are_refused(
-    world: World, asked: Any, fields: dict[str, Any], allowed: str
+    world: World, keep_checkpoints: Any, fields: dict[str, Any], allowed: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=allowed) as refused:
-        usual = {"space": _RATE, "algorithm": "random", "keep_checkpoints": asked}
+        usual = {"space": _RATE, "algorithm": "random", "keep_checkpoints": keep_checkpoints}
         await world.studies.create(_new(**{**usual, **fields}))
     assert refused.value.field == "keep_checkpoints"
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("keep_checkpoints", "shown"),
     [("all", "all"), ("Best", "best"), (1, "best"), (3, 3), ("3", 3), ("none", "none")],
 )
 async def test_the_kept_checkpoints_of_a_study_are_shown(
-    world: World, asked: str | int, shown: str | int
+    world: World, keep_checkpoints: str | int, shown: str | int
 ) -> None:
     study = await world.studies.create(
-        _new(space=_RATE, algorithm="random", keep_checkpoints=asked)
+        _new(space=_RATE, algorithm="random", keep_checkpoints=keep_checkpoints)
     )
     assert study.keep_checkpoints == shown
 
 
 async def test_the_kept_checkpoints_of_a_study_are_changed(world: World) -> None:
     await world.studies.create(_new(space=_RATE, algorithm="random"))
-    wish = KeptCheckpoints(keep_checkpoints=2)
-    assert (await world.studies.act("rates", "keep", wish)).keep_checkpoints == 2
+    change = KeptCheckpoints(keep_checkpoints=2)
+    assert (await world.studies.act("rates", "keep", change)).keep_checkpoints == 2
     with pytest.raises(InvalidRequest, match="all, best, none") as refused:
         await world.studies.act("rates", "keep", KeptCheckpoints(keep_checkpoints="latest"))
     assert refused.value.field == "keep_checkpoints"

@@ -31,8 +31,8 @@ async def _ended(here: World, name: str, count: int = 8, **fields: Any) -> None:
 async def test_a_study_learns_from_an_earlier_one_from_its_first_trial_on(world: World) -> None:  # noqa: F811
     await _ended(world, "first")
     study = await world.loops.local("second", _SPACE, warm_start=["first"], algorithm="gp", seed=2)
-    asked = [await study.ask() for _ in range(3)]  # no value of its own is known to any of them
-    best = min(abs(trial.parameters["lr"] - 0.3) for trial in asked if trial is not None)
+    trials = [await study.ask() for _ in range(3)]  # no value of its own is known to any of them
+    best = min(abs(trial.parameters["lr"] - 0.3) for trial in trials if trial is not None)
     assert best < 0.03
     found = await world.loops.describe("second")
     assert (found.warm_start, found.prior_trials) == (["first"], 8)

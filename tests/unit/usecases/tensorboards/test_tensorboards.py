@@ -74,8 +74,8 @@ async def test_what_cannot_be_shown_is_refused(
 
 async def test_jobs_are_shown_under_their_names(served: Served) -> None:
     for name, folder in (("one", "fds://cloudml/runs/one"), ("two", "fds://cloudml/runs/two")):
-        wish = {"job_name": name, **JOB, "output_path": folder}
-        assert (await served.member.call("POST", "/api/v1/jobs", wish)).status == 201
+        request = {"job_name": name, **JOB, "output_path": folder}
+        assert (await served.member.call("POST", "/api/v1/jobs", request)).status == 201
     answer = await made(served, jobs=["one", "two"])
     assert answer.status == 201, answer.text
     assert answer.json()["address"].startswith("http://tb-")
@@ -114,16 +114,16 @@ async def test_a_ticket_names_the_callers_key(served: Served) -> None:
 
 
 async def test_a_job_brings_its_own(served: Served) -> None:
-    wish = {"job_name": "linear", **JOB, "tensorboard_logdir": "fds://cloudml/curves"}
+    request = {"job_name": "linear", **JOB, "tensorboard_logdir": "fds://cloudml/curves"}
     headers = {"Idempotency-Key": "one"}
     for _ in range(2):
-        answer = await served.member.call("POST", "/api/v1/jobs", wish, headers=headers)
+        answer = await served.member.call("POST", "/api/v1/jobs", request, headers=headers)
         assert answer.status in (200, 201), answer.text
     (board,) = (await served.member.call("GET", TENSORBOARDS.path)).json()["items"]
     assert (board["name"], board["phase"]) == ("linear", "Paused")
     assert board["logdir"] == "fds://cloudml/curves"
-    wish = {"job_name": "other", **JOB, "tensorboard_logdir": "/logs"}
-    answer = await served.member.call("POST", "/api/v1/jobs", wish)
+    request = {"job_name": "other", **JOB, "tensorboard_logdir": "/logs"}
+    answer = await served.member.call("POST", "/api/v1/jobs", request)
     assert (answer.status, answer.json()["field"]) == (400, "tensorboard_logdir")
 
 

@@ -34,7 +34,7 @@ def sentence(tail: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("tail", "told"),
+    ("tail", "expected"),
     [
         (TRACEBACK % b"ValueError: not a number: 'x'", "ValueError: not a number: 'x'" + HERE),
         (TRACEBACK % b"KeyboardInterrupt", "KeyboardInterrupt (trainer/task.py, line 7: main())"),
@@ -84,12 +84,12 @@ def sentence(tail: bytes) -> str:
         (b"/env/bin/python: No module named trainer.tsk\n", "No module named trainer.tsk"),
     ],
 )
-def test_the_error_of_python_with_the_place_in_the_users_code(tail: bytes, told: str) -> None:
-    assert sentence(tail) == told
+def test_the_error_of_python_with_the_place_in_the_users_code(tail: bytes, expected: str) -> None:
+    assert sentence(tail) == expected
 
 
 @pytest.mark.parametrize(
-    ("tail", "told"),
+    ("tail", "expected"),
     [
         (
             USAGE + b"task.py: error: unrecognized arguments: --epoch 3\n",
@@ -136,8 +136,8 @@ def test_the_error_of_python_with_the_place_in_the_users_code(tail: bytes, told:
         (b"", ""),
     ],
 )
-def test_the_words_of_other_programs(tail: bytes, told: str) -> None:
-    assert sentence(tail) == told
+def test_the_words_of_other_programs(tail: bytes, expected: str) -> None:
+    assert sentence(tail) == expected
 
 
 def test_an_error_that_much_output_follows_is_not_the_cause() -> None:
@@ -148,8 +148,13 @@ def test_an_error_that_much_output_follows_is_not_the_cause() -> None:
 
 
 def test_it_fits_a_line_and_a_terminal() -> None:
-    told = sentence(b"ValueError: \x1b[31m" + b"x" * 1000)
-    assert (len(told), told[-1], "\x1b" in told, "[31m" in told) == (300, "…", False, False)
+    message = sentence(b"ValueError: \x1b[31m" + b"x" * 1000)
+    assert (len(message), message[-1], "\x1b" in message, "[31m" in message) == (
+        300,
+        "…",
+        False,
+        False,
+    )
 
 
 RANKS = b"""[rank1]: Traceback (most recent call last):
@@ -180,9 +185,9 @@ Root Cause (first observed failure):
 
 
 def test_the_rank_that_failed_first_says_why_and_not_torchrun() -> None:
-    said = RANKS % (SITE.encode(), SITE.encode())
-    told = "KeyError: 'no such shard' (trainer/task.py, line 4)"
-    assert sentence(said + TORCHRUN % (1, 1)) == told
+    log = RANKS % (SITE.encode(), SITE.encode())
+    expected = "KeyError: 'no such shard' (trainer/task.py, line 4)"
+    assert sentence(log + TORCHRUN % (1, 1)) == expected
     bare = TRACEBACK % b"ValueError: x"
     assert sentence(bare + TORCHRUN % (1, 1)) == "ValueError: x" + HERE
     assert sentence(TORCHRUN % (3, 3)) == "rank 1 exited with code 3"
@@ -191,5 +196,5 @@ def test_the_rank_that_failed_first_says_why_and_not_torchrun() -> None:
 
 
 def test_pytorchs_rank_before_a_traceback_hides_nothing() -> None:
-    said = (RANKS % (SITE.encode(), SITE.encode())).partition(b"[rank0]")[0]
-    assert sentence(said) == "KeyError: 'no such shard' (trainer/task.py, line 4)"
+    log = (RANKS % (SITE.encode(), SITE.encode())).partition(b"[rank0]")[0]
+    assert sentence(log) == "KeyError: 'no such shard' (trainer/task.py, line 4)"

@@ -17,7 +17,7 @@ from support.measuring import growth
 ENDING = "master-0 exited with code 1"
 
 
-def told(error: str, context: FailureContext | None = None) -> str:
+def explanation(error: str, context: FailureContext | None = None) -> str:
     tail = f"Traceback (most recent call last):\n  File '<x>', line 1\n{error}\n"
     return explain.message(ENDING, tail.encode(), context or FailureContext(), code=1)
 
@@ -28,7 +28,7 @@ def told(error: str, context: FailureContext | None = None) -> str:
      ("bs4", "beautifulsoup4"), ("dateutil", "python-dateutil"), ("google.protobuf", "protobuf"), ("tqdm", "tqdm")],
 )  # fmt: skip
 def test_a_missing_module_names_the_line_to_add(module: str, line: str) -> None:
-    message = told(f"ModuleNotFoundError: No module named '{module}'")
+    message = explanation(f"ModuleNotFoundError: No module named '{module}'")
     assert message.endswith(
         f'; add the line "{line}" to requirements.txt, or submit with --install {line}'
     )
@@ -134,19 +134,19 @@ def test_the_table_of_distributions_is_one_to_rely_on() -> None:
     ],
 )
 def test_what_usually_helps(error: str, hint: str) -> None:
-    message = told(error)
+    message = explanation(error)
     assert message.startswith(f"{ENDING}: {error}")
     assert hint in message
 
 
 def test_no_hint_without_reason() -> None:
     assert (
-        told("NameError: name 'lr' is not defined")
+        explanation("NameError: name 'lr' is not defined")
         == f"{ENDING}: NameError: name 'lr' is not defined"
     )
-    assert told("EOFError: Ran out of input") == f"{ENDING}: EOFError: Ran out of input"
-    assert told("ValueError: bad") == f"{ENDING}: ValueError: bad"
-    assert told("FloatingPointError: division") == f"{ENDING}: FloatingPointError: division"
+    assert explanation("EOFError: Ran out of input") == f"{ENDING}: EOFError: Ran out of input"
+    assert explanation("ValueError: bad") == f"{ENDING}: ValueError: bad"
+    assert explanation("FloatingPointError: division") == f"{ENDING}: FloatingPointError: division"
 
 
 # ---- files
@@ -191,7 +191,7 @@ def sent(tmp_path: Path) -> FailureContext:
 def test_a_missing_file_says_where_it_was_looked_for_and_what_was_sent(
     sent: FailureContext, path: str, hint: str
 ) -> None:
-    message = told(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'", sent)
+    message = explanation(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'", sent)
     assert hint in message
     assert path in message
     assert "churm" not in message
@@ -202,36 +202,42 @@ def test_a_script_that_was_sent_alone_says_how_to_send_its_folder(tmp_path: Path
     (tmp_path / "train.py").touch()
     (tmp_path / "requirements.txt").touch()
     context = FailureContext((CodeFolder(str(tmp_path), "/work/code"),), "/work/code")
-    message = told(
+    message = explanation(
         "FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context
     )
     assert message.endswith("submit its folder, as in cloudml jobs submit NAME train FOLDER")
     (tmp_path / "model.bin").touch()
-    assert "FOLDER" not in told(
+    assert "FOLDER" not in explanation(
         "FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context
     )
 
 
 def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureContext) -> None:
-    message = told(
+    message = explanation(
         "FileNotFoundError: [Errno 2] No such file or directory: '/storage/ml/data/x.csv'", sent
     )
     assert message.endswith("see what is there: cloudml storage ls fds://ml/data/")
     place = f"/var/lib/cloudml/engine/jobs/{'0f' * 16}/storage/ml/x.csv"  # without a sandbox
-    message = told(f"FileNotFoundError: [Errno 2] No such file or directory: '{place}'", sent)
+    message = explanation(
+        f"FileNotFoundError: [Errno 2] No such file or directory: '{place}'", sent
+    )
     assert message.endswith("see what is there: cloudml storage ls fds://ml/")
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/fds/x.csv'", sent)
+    message = explanation(
+        "FileNotFoundError: [Errno 2] No such file or directory: '/fds/x.csv'", sent
+    )
     assert message.endswith("see what is there: cloudml storage ls fds://BUCKET/")
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: 'fds://ml/x.csv'", sent)
+    message = explanation(
+        "FileNotFoundError: [Errno 2] No such file or directory: 'fds://ml/x.csv'", sent
+    )
     assert "hand it to the code as an argument" in message
 
 
 def test_a_missing_secret_names_the_option_that_gives_it(sent: FailureContext) -> None:
-    message = told(
+    message = explanation(
         "FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/db-password'", sent
     )
     assert message.endswith("submit it with --secret db-password; cloudml secret list shows all")
-    message = told(
+    message = explanation(
         "FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/$(reboot)'", sent
     )
     assert "--secret" not in message
@@ -246,7 +252,9 @@ def test_a_link_in_the_place_of_the_working_directory_is_not_followed(tmp_path: 
     (tmp_path / "others" / "bucket" / "secret.csv").touch()
     (tmp_path / "code").symlink_to(tmp_path / "others")
     context = FailureContext((CodeFolder(str(tmp_path / "code"), "/work/code"),), "/work/code")
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: 'secrets.csv'", context)
+    message = explanation(
+        "FileNotFoundError: [Errno 2] No such file or directory: 'secrets.csv'", context
+    )
     assert "secret.csv" not in message
     assert message.endswith("no file was sent with the code")
 
@@ -265,7 +273,7 @@ def test_names_that_are_hard_to_compare_cost_a_bounded_time(tmp_path: Path) -> N
 
     def explained(files: int) -> Callable[[], object]:
         context = FailureContext((CodeFolder(str(tmp_path / str(files)), "/work"),), "/work")
-        return lambda: told(
+        return lambda: explanation(
             f"FileNotFoundError: [Errno 2] No such file or directory: '{word()}'", context
         )
 
@@ -317,11 +325,11 @@ def test_the_line_of_a_shell_command_that_failed() -> None:
 def test_a_port_that_is_refused_is_not_taken_for_a_file() -> None:
     error = "PermissionError: [Errno 13] Permission denied"
     frame = '  File "/lib/socketserver.py", line 472, in server_bind\n    self.socket.bind(self.server_address)'
-    message = told(f"{frame}\n{error}")
+    message = explanation(f"{frame}\n{error}")
     assert message.endswith("ports below 1024 are not for jobs: listen on a higher one")
     assert "may write" not in message
-    assert told(error) == f"{ENDING}: {error}"
-    assert "may write to its working directory" in told(f"{error}: '/usr/x'")
+    assert explanation(error) == f"{ENDING}: {error}"
+    assert "may write to its working directory" in explanation(f"{error}: '/usr/x'")
 
 
 def test_a_host_that_nobody_knows_is_explained_where_it_ended_the_program() -> None:
@@ -341,7 +349,7 @@ def test_a_refused_connection_of_an_own_network_is_explained() -> None:
 
 
 def test_a_message_has_a_bound_and_is_printable() -> None:
-    message = told("ValueError: \x1b[2J\u202e" + "x" * 5000)
+    message = explanation("ValueError: \x1b[2J\u202e" + "x" * 5000)
     assert len(message) <= explain.LONGEST
     assert message.isprintable()
 

@@ -95,7 +95,7 @@ def test_the_library_is_not_loaded_here(tmp_path: Path) -> None:
         f"print(find_patterns(fence, ['a.c'], b'abc', Path({str(tmp_path)!r})).patterns)\n"
         "print('re2' in sys.modules, 'cloud_ml.tracking' in sys.modules)\n"
     )
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, text=True
     )
-    assert said.stdout.splitlines() == ["('a.c',)", "False False"]
+    assert result.stdout.splitlines() == ["('a.c',)", "False False"]

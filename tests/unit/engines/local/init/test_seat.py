@@ -36,8 +36,8 @@ def take(
         )  # fmt: skip
         pipe.write(orders)
         pipe.close()
-        said, _ = seat.communicate(timeout=30)
-    return subprocess.CompletedProcess(seat.args, seat.returncode, said)
+        output, _ = seat.communicate(timeout=30)
+    return subprocess.CompletedProcess(seat.args, seat.returncode, output)
 
 
 def test_it_becomes_the_command_with_these_words_and_variables_only(program: str) -> None:
@@ -136,7 +136,7 @@ def test_without_a_sandbox_a_link_in_the_place_of_the_working_directory_is_not_e
     seat = launch.PrelaunchedProcess(launch.Fence("", "", "", None, None), None)
     launched = seat.run(View(folder=str(folder)), ["/bin/pwd"], {}, None)
     _, status = os.waitpid(launched.pid, 0)
-    said = os.read(launched.output, 4096).decode()
+    output = os.read(launched.output, 4096).decode()
     launched.close()
     assert os.waitstatus_to_exitcode(status) == (127 if through_link else 0)
-    assert ("cannot be started: [Errno 20]" in said) == through_link
+    assert ("cannot be started: [Errno 20]" in output) == through_link

@@ -109,14 +109,14 @@ def test_a_writer_that_is_opened_again_goes_on(tmp_path: Path, before: int) -> N
 
 
 @pytest.mark.parametrize("total", [10, 6000, 40_000])
-@pytest.mark.parametrize("wanted", [0, 1, 7, 1000])
-def test_the_last_lines(tmp_path: Path, total: int, wanted: int) -> None:
+@pytest.mark.parametrize("count", [0, 1, 7, 1000])
+def test_the_last_lines(tmp_path: Path, total: int, count: int) -> None:
     written = writer(tmp_path)
     written.write(lines(total))
     written.close()
     reader = LogReader(tmp_path, "master-0")
-    reader.skip_to_last_lines(wanted)
-    shown = min(wanted, total)
+    reader.skip_to_last_lines(count)
+    shown = min(count, total)
     assert whole(reader) == lines(shown, total - shown)
 
 
@@ -216,14 +216,14 @@ def test_what_was_dropped_does_not_count_as_given(
     assert (whole(reader), given) == (b"late\n", len(everything) - 5)
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 9_000, 40_000, 100_000])
-def test_the_last_lines_of_a_log_of_many_blocks(tmp_path: Path, wanted: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 9_000, 40_000, 100_000])
+def test_the_last_lines_of_a_log_of_many_blocks(tmp_path: Path, count: int) -> None:
     written = writer(tmp_path, 4 << 20)
     written.write(lines(50_000))
     written.close()
     reader = LogReader(tmp_path, "master-0")
-    reader.skip_to_last_lines(wanted)
-    assert whole(reader, 1 << 20) == lines(min(wanted, 50_000), max(0, 50_000 - wanted))
+    reader.skip_to_last_lines(count)
+    assert whole(reader, 1 << 20) == lines(min(count, 50_000), max(0, 50_000 - count))
 
 
 def test_a_log_that_goes_while_it_is_looked_for_is_empty(

@@ -105,9 +105,9 @@ def test_of_many_descriptors_none_stays(ends: tuple[socket.socket, socket.socket
 
 
 def test_what_is_wrong_is_told_and_the_job_goes_on(tmp_path: Path) -> None:
-    told: list[bytes] = []
+    messages: list[bytes] = []
     with selectors.DefaultSelector() as selector:
-        store = ListenerStore(selector, tmp_path, "1.uid.1", 1, told.append)
+        store = ListenerStore(selector, tmp_path, "1.uid.1", 1, messages.append)
         receiver, sender = socket.socketpair()
         store.expect("worker-0", receiver.detach())
         with sender, listening() as made:
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_told_and_the_job_goes_on(tmp_path: Path) -> None:
                 handle(argument)
             assert sender.recv(1) == b""
         store.close()
-    assert [line.partition(b": ")[0] for line in told] == [b"cloudml"]
+    assert [line.partition(b": ")[0] for line in messages] == [b"cloudml"]
     assert list(tmp_path.iterdir()) == []
 
 

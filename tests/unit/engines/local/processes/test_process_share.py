@@ -9,7 +9,7 @@ from cloud_ml.engines.local.processes.process_share import process_limit
 
 
 @pytest.mark.parametrize(
-    ("kernel", "wanted", "places", "limit"),
+    ("kernel", "requested", "places", "limit"),
     [
         (32_768, 4096, 8, 2048),  # eight times 4096 are all that such a kernel can have
         (32_768, 100, 8, 100),
@@ -18,10 +18,10 @@ from cloud_ml.engines.local.processes.process_share import process_limit
     ],
 )
 def test_jobs_together_take_half_at_most(
-    monkeypatch: pytest.MonkeyPatch, kernel: int, wanted: int, places: int, limit: int
+    monkeypatch: pytest.MonkeyPatch, kernel: int, requested: int, places: int, limit: int
 ) -> None:
     monkeypatch.setattr(process_share, "kernel_limit", lambda: kernel)
-    assert process_limit(wanted, places) == limit
+    assert process_limit(requested, places) == limit
 
 
 def test_the_kernel_tells_how_many_there_can_be() -> None:

@@ -23,8 +23,8 @@ def end_of(verdict: Verdict | None, ended_by: str = "", *, several: bool = False
 @pytest.mark.parametrize("verdict", [STOPPED, OVER])
 @pytest.mark.parametrize("ended", [KILLED, BAD])
 def test_a_task_that_the_server_has_ended_was_stopped(verdict: Verdict, ended: Verdict) -> None:
-    said = end_of(verdict).stopped("master-0", ended, by_server=True)
-    assert said == Verdict(Reason.CANCELLED, "stopped with the whole job")
+    result = end_of(verdict).stopped("master-0", ended, by_server=True)
+    assert result == Verdict(Reason.CANCELLED, "stopped with the whole job")
 
 
 @pytest.mark.parametrize("ended", [KILLED, BAD])
@@ -44,8 +44,8 @@ def test_nothing_is_stopped_before_the_gang_is_over() -> None:
 
 def test_a_task_that_ends_because_another_one_did_names_it() -> None:
     end = end_of(BAD, "master-0", several=True)
-    said = end.stopped("worker-0", KILLED, by_server=True)
-    assert said == Verdict(Reason.CANCELLED, "stopped because master-0 had ended")
+    result = end.stopped("worker-0", KILLED, by_server=True)
+    assert result == Verdict(Reason.CANCELLED, "stopped because master-0 had ended")
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_a_python_process_shows_its_stacks_and_runs_on(tmp_path: Path) -> None:
         while b" in wait_for_orders" not in shown:  # it comes in pieces
             shown += os.read(output, 1 << 16)
         assert b"most recent call first" in shown
-    said = log.tail.decode()
-    assert said.startswith(f"cloudml: stacks of master-0, process {process.pid} (python")
+    dump = log.tail.decode()
+    assert dump.startswith(f"cloudml: stacks of master-0, process {process.pid} (python")
 
 
 def test_a_process_that_has_no_handler_is_left_alone(tmp_path: Path) -> None:
