@@ -119,22 +119,22 @@ def test_a_person_sees_the_curves_of_two_jobs_and_a_hostile_page_sees_nothing(
             server.cli(*made, *output, "--", "--learning_rate", rate).good()
         both = ("-j", "board-1", "-j", "board-3")
         server.cli("tensorboard", "create", "-n", "both", *both).good()
-        said = _seen(server, programs, tmp_path, hostile)
-    assert said["title"] == "TensorBoard"
-    assert set(said["curves"]) == {"board-1", "board-3"}
-    assert "ticket" not in said["address"]
-    (cookie,) = said["cookies"]
+        seen = _seen(server, programs, tmp_path, hostile)
+    assert seen["title"] == "TensorBoard"
+    assert set(seen["curves"]) == {"board-1", "board-3"}
+    assert "ticket" not in seen["address"]
+    (cookie,) = seen["cookies"]
     assert cookie["domain"].startswith("tb-"), "of this host alone"
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
-    assert said["again"] == 200, "the browser is signed in"
-    assert said["used"] == 401, "the ticket was used"
-    assert said["got"]["cors"] == "failed"
-    assert said["got"]["script"] == "failed"
-    assert said["inside"] == [], "no page frames it"
+    assert seen["again"] == 200, "the browser is signed in"
+    assert seen["used"] == 401, "the ticket was used"
+    assert seen["got"]["cors"] == "failed"
+    assert seen["got"]["script"] == "failed"
+    assert seen["inside"] == [], "no page frames it"
 
 
 def _seen(server: RealServer, programs: Path, folder: Path, hostile: str) -> Any:
-    asked = {
+    document = {
         "chromium": CHROMIUM,
         "url": server.client().tensorboards.open("both").url,
         "hostile": hostile,
@@ -142,7 +142,7 @@ def _seen(server: RealServer, programs: Path, folder: Path, hostile: str) -> Any
     }
     ran = subprocess.run(
         [programs / "python", "-c", PERSON],
-        input=json.dumps(asked),
+        input=json.dumps(document),
         capture_output=True,
         text=True,
         check=False,

@@ -30,8 +30,8 @@ def mlflow(server: RealServer, tmp_path_factory: pytest.TempPathFactory) -> Mlfl
     return MlflowClient(install(), server, tmp_path_factory.mktemp("user"))
 
 
-def last_line(said: str) -> Any:
-    return json.loads(said.splitlines()[-1])
+def last_line(output: str) -> Any:
+    return json.loads(output.splitlines()[-1])
 
 
 LOGGING = """
@@ -73,17 +73,17 @@ def test_what_is_logged_can_be_read(mlflow: MlflowClient) -> None:
         "MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SIZE": "1",
         "MLFLOW_MULTIPART_UPLOAD_CHUNK_SIZE": "2",
     }
-    said = last_line(mlflow(LOGGING, **in_parts))
+    result = last_line(mlflow(LOGGING, **in_parts))
     metrics = "{'acc': 0.5, 'inf': -inf, 'loss': 0.3333333333333333, 'nan': nan}"
-    assert (said["name"], said["status"], said["metrics"]) == ("first", "FINISHED", metrics)
-    assert said["params"] == {"lr": "0.1", "opt": "adam", "layers": "3"}
-    assert said["team"] == "vision"
-    assert said["files"] == ["d.json", "texts"]
-    assert said["below"] == [["texts/note one.txt", 5]]
-    assert said["text"] == "hello"
-    assert said["history"] == [[0, 1.0], [1, 0.5], [2, 1 / 3]]
-    assert said["inputs"] == ["set"]
-    assert said["parent"] == ["child"]
+    assert (result["name"], result["status"], result["metrics"]) == ("first", "FINISHED", metrics)
+    assert result["params"] == {"lr": "0.1", "opt": "adam", "layers": "3"}
+    assert result["team"] == "vision"
+    assert result["files"] == ["d.json", "texts"]
+    assert result["below"] == [["texts/note one.txt", 5]]
+    assert result["text"] == "hello"
+    assert result["history"] == [[0, 1.0], [1, 0.5], [2, 1 / 3]]
+    assert result["inputs"] == ["set"]
+    assert result["parent"] == ["child"]
 
 
 SEARCHING = """

@@ -63,9 +63,9 @@ print("same", uids[0] == own, parents == [None, own], mlflow.artifacts.load_text
 def test_the_first_run_is_the_job_and_the_second_is_its_child(
     server: RealServer, tmp_path: Path
 ) -> None:
-    said = train(server, tmp_path, "mlflow-twice", TWICE)
+    lines = train(server, tmp_path, "mlflow-twice", TWICE)
     run = run_of(server, "mlflow-twice")
-    assert {"same True True hello", f"users {{{run['user']!r}}}"} <= set(said)
+    assert {"same True True hello", f"users {{{run['user']!r}}}"} <= set(lines)
     assert (run["experiment"], run["state"]) == ("twice", "FINISHED")
     assert (run["metrics"], run["params"]) == (
         {"loss": 0.5},
@@ -82,11 +82,11 @@ def test_a_user_may_log_elsewhere(server: RealServer, tmp_path: Path) -> None:
 import os
 print([name for name in sorted(os.environ) if name.startswith("MLFLOW_TRACKING_")])
 """
-    said = train(
+    lines = train(
         server, tmp_path, "mlflow-elsewhere", source,
         "-e", "MLFLOW_TRACKING_URI=http://mlflow.example.com",
     )  # fmt: skip
-    assert "['MLFLOW_TRACKING_URI']" in said
+    assert "['MLFLOW_TRACKING_URI']" in lines
 
 
 AUTOLOG = """
@@ -106,8 +106,8 @@ print("equal", (loaded.predict(data) == model.predict(data)).all())
 
 
 def test_what_autolog_logs_is_the_run_of_the_job(server: RealServer, tmp_path: Path) -> None:
-    said = train(server, tmp_path, "mlflow-autolog", AUTOLOG, also="scikit-learn\npandas\n")
-    assert "equal True" in said
+    lines = train(server, tmp_path, "mlflow-autolog", AUTOLOG, also="scikit-learn\npandas\n")
+    assert "equal True" in lines
     run = run_of(server, "mlflow-autolog")
     assert (run["params"]["C"], run["params"]["max_iter"]) == ("0.5", "200")
     assert run["metrics"]["training_accuracy_score"] > 0.9
@@ -159,16 +159,16 @@ with mlflow.start_run() as run:
 print("same", run.info.run_id == os.environ["CLOUDML_JOB_ID"], os.environ["MLFLOW_TRACKING_URI"])
 print("telemetry is off", os.environ["MLFLOW_DISABLE_TELEMETRY"])
 """
-    folder, said = tmp_path / "server", []
+    folder, same_lines = tmp_path / "server", []
     folder.mkdir()
     with serving(folder, CLOUDML_ENGINE_NETWORK="host") as server:
         for name in ("mlflow-host-a", "mlflow-host-b"):
             lines = train(server, tmp_path, name, source)
-            said += [line for line in lines if line.startswith("same")]
+            same_lines += [line for line in lines if line.startswith("same")]
             assert "telemetry is off true" in lines
             server.kill()
             server.start()
-        (first, second) = said
+        (first, second) = same_lines
         assert first == second
         assert first.startswith("same True http://127.0.0.1:")
         assert not first.endswith(f":{server.port}/mlflow")
@@ -178,8 +178,8 @@ def test_jobs_without_a_network_log_as_others_do(tmp_path: Path) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
     with serving(folder, CLOUDML_ENGINE_NETWORK="none") as server:
-        said = train(server, tmp_path, "mlflow-none", TWICE)
+        lines = train(server, tmp_path, "mlflow-none", TWICE)
         run = run_of(server, "mlflow-none")
-        assert {"same True True hello", f"users {{{run['user']!r}}}"} <= set(said)
+        assert {"same True True hello", f"users {{{run['user']!r}}}"} <= set(lines)
         assert run["metrics"] == {"loss": 0.5}
-        assert not any("MLflow's client does not reach the server" in one for one in said)
+        assert not any("MLflow's client does not reach the server" in one for one in lines)

@@ -29,8 +29,8 @@ def mlflow(server: RealServer, tmp_path_factory: pytest.TempPathFactory) -> Mlfl
     return MlflowClient(install(), server, tmp_path_factory.mktemp("user"))
 
 
-def last_line(said: str) -> Any:
-    return json.loads(said.splitlines()[-1])
+def last_line(output: str) -> Any:
+    return json.loads(output.splitlines()[-1])
 
 
 LIVES = """

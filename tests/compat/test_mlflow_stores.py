@@ -106,8 +106,8 @@ def test_what_the_client_wrote_is_imported_once(
     folder.mkdir()
     script = f"import os; os.chdir({str(tmp_path)!r})\n" + WRITE
     mlflow(script % {"experiment": experiment, "points": 5}, **local)
-    said = server.cli("runs", "import", str(path)).good().err
-    assert "3 runs were imported, 0 continued, 0 were here already; 1 files" in said
+    output = server.cli("runs", "import", str(path)).good().err
+    assert "3 runs were imported, 0 continued, 0 were here already; 1 files" in output
     found = _read(mlflow, experiment)
     assert found == _read(mlflow, experiment, **local)
     assert len(found["first"]["datasets"]) == 2
@@ -133,8 +133,8 @@ def test_an_import_that_was_killed_goes_on(
             assert started.poll() is None
         started.kill()
         started.communicate()
-    said = server.cli("runs", "import", str(path)).good().err
-    assert "1 continued" in said
+    output = server.cli("runs", "import", str(path)).good().err
+    assert "1 continued" in output
     (found,) = client.runs.search("killed", "attributes.run_name = 'first'")
     points = [one.step for one in client.runs.all_points(found.uid, "loss")]
     assert points == list(range(30_000))
@@ -168,8 +168,8 @@ def test_links_and_devices_of_a_foreign_folder_are_not_followed(
     refused = server.cli("runs", "import", str(path))
     assert (refused.code, "meta.yaml cannot be read" in refused.err) == (1, True)
     (bad / "meta.yaml").unlink()
-    said = server.cli("runs", "import", str(path)).good().err
-    assert "2 links in" in said
+    output = server.cli("runs", "import", str(path)).good().err
+    assert "2 links in" in output
     (found,) = client.runs.search("hostile", "attributes.run_name = 'first'")
     assert set(found.params) == {"lr", "long", "note"}
     keys = [
@@ -187,8 +187,8 @@ def test_the_client_reads_what_is_exported(
     mlflow(WRITE % {"experiment": "exported", "points": 1500})
     folder = tmp_path / "mlruns"
     for _ in range(2):
-        said = server.cli("runs", "export", "-e", "exported", "-o", str(folder)).good().err
-        assert f"3 runs are in {folder}" in said
+        output = server.cli("runs", "export", "-e", "exported", "-o", str(folder)).good().err
+        assert f"3 runs are in {folder}" in output
     local = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{folder}"}
     assert _read(mlflow, "exported", **local) == _read(mlflow, "exported")
     assert not list(folder.glob("**/.draft-*"))
@@ -260,16 +260,16 @@ def test_models_are_imported_with_versions_and_aliases(
     (tmp_path / "mlruns").mkdir()
     begin = f"import os; os.chdir({str(tmp_path)!r})\n"
     whole_mlflow(begin + _filled(MODELS, name), **local)
-    said = server.cli("runs", "import", str(path)).good().err
-    assert "3 logged models and 2 versions of registered models were imported" in said
+    output = server.cli("runs", "import", str(path)).good().err
+    assert "3 logged models and 2 versions of registered models were imported" in output
     shown = json.loads(whole_mlflow(_filled(SHOW_MODELS, name)).splitlines()[-1])
     assert shown == json.loads(
         whole_mlflow(begin + _filled(SHOW_MODELS, name), **local).splitlines()[-1]
     )
     assert (shown["versions"], shown["predicted"]) == ([1, 3], [4, 8])
     out = tmp_path / "out"
-    said = server.cli("runs", "export", "-e", name, "-o", str(out)).good().err
-    assert "3 logged models" in said
+    output = server.cli("runs", "export", "-e", name, "-o", str(out)).good().err
+    assert "3 logged models" in output
     exported = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{out}"}
     assert shown == json.loads(
         whole_mlflow(_filled(SHOW_MODELS, name), **exported).splitlines()[-1]
@@ -299,8 +299,8 @@ if "%s" == "theirs":
 """
     whole_mlflow(made.replace("%s", "ours"))
     whole_mlflow(made.replace("%s", "theirs"), **local)
-    said = server.cli("runs", "import", str(path)).good().err
-    assert "not imported: the registered model taken" in said
+    output = server.cli("runs", "import", str(path)).good().err
+    assert "not imported: the registered model taken" in output
     found = client.model_registry.model("taken")
     assert found["description"] == "ours"
     assert client.model_registry.versions("taken") == []

@@ -198,9 +198,9 @@ def test_a_service_says_what_its_replicas_say(
     phases: tuple[Phase, ...], ready: int, phase: str
 ) -> None:
     """Also where a replica ended after the last look at its service."""
-    wishes = (DesiredReplica(1, 1), DesiredReplica(2, 1))
+    desired_replicas = (DesiredReplica(1, 1), DesiredReplica(2, 1))
     status = ServiceStatus(
-        ServicePhase.RUNNING, port=8600, ready=2, wishes=wishes, answering=(1, 2)
+        ServicePhase.RUNNING, port=8600, ready=2, wishes=desired_replicas, answering=(1, 2)
     )
     rows = Replicas([replica_of(number, each) for number, each in enumerate(phases, 1)])
     shown = service_views.service(record(status, **FULL), rows, HOST)

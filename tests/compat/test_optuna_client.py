@@ -31,8 +31,8 @@ def optuna(server: RealServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield OptunaClient(install(), port, tmp_path_factory.mktemp("user"))
 
 
-def last_line(said: str) -> Any:
-    return json.loads(said.splitlines()[-1])
+def last_line(output: str) -> Any:
+    return json.loads(output.splitlines()[-1])
 
 
 WORKER = """
@@ -80,21 +80,21 @@ def test_two_workers_run_each_trial_once(server: RealServer, optuna: OptunaClien
         for one in (first, second):
             out, err = one.communicate(timeout=120)
             assert one.returncode == 0, out + err
-    said = last_line(optuna(LOADED))
-    assert said["numbers"] == list(range(30))
-    assert set(said["states"]) <= {"COMPLETE", "PRUNED"}
-    assert said["params"] == ["kind", "layers", "x"]
-    assert (said["notes"], said["steps"], said["times"]) == (True, 4, True)
-    assert said["attributes"] == {"team": "vision"}
+    result = last_line(optuna(LOADED))
+    assert result["numbers"] == list(range(30))
+    assert set(result["states"]) <= {"COMPLETE", "PRUNED"}
+    assert result["params"] == ["kind", "layers", "x"]
+    assert (result["notes"], result["steps"], result["times"]) == (True, 4, True)
+    assert result["attributes"] == {"team": "vision"}
     studies = server.client().studies
     (study,) = [each for each in studies.list() if each.name.startswith("two-w")]
     whole = studies.describe(study.name)
     assert len(whole.trials) == whole.ended == 30
     assert whole.best is not None
-    assert [whole.best.number, whole.best.value] == said["best"]
+    assert [whole.best.number, whole.best.value] == result["best"]
     assert whole.space["layers"] == {"min": 1, "max": 8, "type": "int", "scale": "log"}
     shown = server.cli("hp", "trials", study.name, "--sort", "value").good().out
-    assert "EarlyStopped" in shown or "PRUNED" not in said["states"]
+    assert "EarlyStopped" in shown or "PRUNED" not in result["states"]
     plot = server.home / "two.html"
     server.cli("hp", "plot", study.name, "-o", str(plot)).good()
     assert "layers" in plot.read_text()
@@ -145,16 +145,16 @@ optuna.create_study(study_name="several", storage=storage)
 def test_several_objectives_queued_trials_and_errors(
     server: RealServer, optuna: OptunaClient
 ) -> None:
-    said = last_line(optuna(SEVERAL))
-    assert said["waiting"] == ["WAITING", "WAITING"]
-    assert (said["first"], said["second"]) == (1.5, {"x": 0.5, "y": 1.0})
-    assert (said["mine"], said["count"]) == ({"mine": True}, 12)
-    assert said["errors"] == ["DuplicatedStudyError", "UpdateFinishedTrialError", "KeyError"]
-    assert said["directions"] == ["MINIMIZE", "MAXIMIZE"]
-    assert "several" in said["names"]
+    result = last_line(optuna(SEVERAL))
+    assert result["waiting"] == ["WAITING", "WAITING"]
+    assert (result["first"], result["second"]) == (1.5, {"x": 0.5, "y": 1.0})
+    assert (result["mine"], result["count"]) == ({"mine": True}, 12)
+    assert result["errors"] == ["DuplicatedStudyError", "UpdateFinishedTrialError", "KeyError"]
+    assert result["directions"] == ["MINIMIZE", "MAXIMIZE"]
+    assert "several" in result["names"]
     whole = server.client().studies.describe("several")
     assert whole.objective == "value_0:min, value_1:max"
-    assert sorted(one.number for one in whole.best_trials) == said["front"]
+    assert sorted(one.number for one in whole.best_trials) == result["front"]
     assert last_line(optuna(DELETED)) is False
 
 
@@ -192,9 +192,9 @@ def test_clients_of_optuna_4_work(server: RealServer, optuna: OptunaClient, vers
         for one in (first, second):
             out, err = one.communicate(timeout=120)
             assert one.returncode == 0, out + err
-    said = last_line(older(LOADED.replace("Two workers", name)))
-    assert said == last_line(optuna(LOADED.replace("Two workers", name)))
-    assert (said["numbers"], said["params"]) == (list(range(12)), ["kind", "layers", "x"])
+    result = last_line(older(LOADED.replace("Two workers", name)))
+    assert result == last_line(optuna(LOADED.replace("Two workers", name)))
+    assert (result["numbers"], result["params"]) == (list(range(12)), ["kind", "layers", "x"])
     older(SEVERAL.replace("several", f"{name}-several"))
     whole = server.client().studies.describe(f"{name}-several")
     assert whole.objective == "value_0:min, value_1:max"
@@ -233,8 +233,8 @@ print(json.dumps({
 @pytest.mark.runtimes
 def test_optuna_dashboard_shows_studies(server: RealServer, optuna: OptunaClient) -> None:
     shown = OptunaClient(install_dashboard(), optuna.port, optuna.home)
-    said = last_line(shown(SHOWN))
-    assert "shown" in said["studies"]
-    assert said["trials"] == ["Complete"] * 5
-    assert said["params"] == said["importances"] == ["n", "x"]
-    assert said["note"] == "hello"
+    result = last_line(shown(SHOWN))
+    assert "shown" in result["studies"]
+    assert result["trials"] == ["Complete"] * 5
+    assert result["params"] == result["importances"] == ["n", "x"]
+    assert result["note"] == "hello"

@@ -115,14 +115,14 @@ def optimizing_job(server: RealServer, wheels: Path, folder: Path) -> None:
     server.cli("jobs", "submit", str(made), "-n", "optuna-own", timeout_s=300).good()
 
     def has_optimized() -> bool:
-        said = logs(server, "optuna-own")
-        assert "Traceback" not in said, said
-        return "refused" in said
+        log_so_far = logs(server, "optuna-own")
+        assert "Traceback" not in log_so_far, log_so_far
+        return "refused" in log_so_far
 
     eventually(has_optimized, "it has optimized", limit_s=400)
-    said = logs(server, "optuna-own")
-    assert "names ['in-a-job'] 5" in said
-    assert "This job may not use the study foreign" in said
+    log = logs(server, "optuna-own")
+    assert "names ['in-a-job'] 5" in log
+    assert "This job may not use the study foreign" in log
 
 
 def end(server: RealServer, folder: Path) -> None:

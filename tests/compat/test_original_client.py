@@ -77,10 +77,10 @@ def cloudml(
 def package(cloudml: OriginalClient) -> str:
     """The URI of a trainer that a first job brought along."""
     code = trainer(cloudml.home / "linear", STEPS)
-    said = cloudml(
+    submission = cloudml(
         "jobs", "submit", "-n", "first", "-m", "trainer.task", "-u", str(code), "-a=--x=1", *SMALL
     )
-    return str(fields(said.good().out)["Trainer uri"])
+    return str(fields(submission.good().out)["Trainer uri"])
 
 
 def fields(described: str) -> dict[str, str]:
@@ -178,7 +178,7 @@ def test_a_tuning_is_reported_as_on_the_slide(
         "framework": "python",
         "output_path": f"fds://{BUCKET}/tuned",
     }
-    wanted = NewStudy(
+    new_study = NewStudy(
         name="tuned",
         job=job,
         space={"learning_rate": [0.1, 0.5]},
@@ -186,13 +186,13 @@ def test_a_tuning_is_reported_as_on_the_slide(
         objective=f"{METRIC}:min",
     )
     studies = client.resources(STUDIES)
-    studies.create(wanted)
+    studies.create(new_study)
     studies.wait("tuned", timeout=120)
-    said = cloudml("jobs", "hp", "tuned-hp-1").good().out.splitlines()
-    assert said[:3] == ["Goal: MINIMIZE", "Trial count: 2", "Best trial:"]
+    lines = cloudml("jobs", "hp", "tuned-hp-1").good().out.splitlines()
+    assert lines[:3] == ["Goal: MINIMIZE", "Trial count: 2", "Best trial:"]
     params = f"Params: --output_path=fds://{BUCKET}/tuned/0 --learning_rate=0.1"
-    assert [line.strip() for line in said[4:7]] == [params, "Step: 20000", "State: completed"]
-    assert said.count("Trial 1:") == 1
+    assert [line.strip() for line in lines[4:7]] == [params, "Step: 20000", "State: completed"]
+    assert lines.count("Trial 1:") == 1
 
 
 def test_studies(cloudml: OriginalClient, tmp_path: Path) -> None:
@@ -323,8 +323,8 @@ def test_a_job_from_a_file_is_watched_and_deleted(cloudml: OriginalClient, packa
 
 @pytest.mark.parametrize("uri", [f"fds://{BUCKET}/nothing.tar.gz", "fds://nowhere/nothing.tar.gz"])
 def test_a_trainer_that_is_not_there(cloudml: OriginalClient, uri: str) -> None:
-    said = cloudml("jobs", "submit", "-n", "missing", "-m", "trainer.task", "-u", uri, *SMALL)
-    assert f"Can't find file {uri}" in said.out
+    result = cloudml("jobs", "submit", "-n", "missing", "-m", "trainer.task", "-u", uri, *SMALL)
+    assert f"Can't find file {uri}" in result.out
     assert cloudml("jobs", "describe", "missing").code == 1
 
 
@@ -368,10 +368,10 @@ def test_settings_are_checked_against_the_server(cloudml: OriginalClient) -> Non
         "y",
         "y",
     ]
-    said = cloudml.run(
+    result = cloudml.run(
         "cloudml", "config", "init", typed="\n".join(answers) + "\n", settings={}
     ).good()
-    assert said.out.count("Test successfully!") == 2
+    assert result.out.count("Test successfully!") == 2
     assert (cloudml.home / ".config" / "xiaomi" / "config").is_file()
     assert cloudml.run("cloudml", "org_id", settings={}).good().out == "Your org_id is: 1\n"
 
@@ -393,8 +393,8 @@ def test_the_administrators_tool(cloudml: OriginalClient, package: str) -> None:
 
 
 def test_quotas_are_applied_for_and_set(cloudml: OriginalClient) -> None:
-    asked = cloudml("quota", "update", "-t", "jobs", "-c", "2.5", "-M", "4G", "-g", "1").good()
-    assert "error" not in asked.out.lower()
+    result = cloudml("quota", "update", "-t", "jobs", "-c", "2.5", "-M", "4G", "-g", "1").good()
+    assert "error" not in result.out.lower()
     limits = (
         "-t",
         "models",
@@ -428,15 +428,15 @@ def test_the_http_library_of_its_time(
     submit = ("jobs", "submit", "-n", "older", "-m", "trainer.task", "-u", package, *SMALL)
     cloudml.run("cloudml", *submit, settings=old).good()
     completed(cloudml, "older")
-    for asked in (
+    for arguments in (
         ("list",),
         ("describe", "older"),
         ("logs", "older"),
         ("logs", "older", "-f"),
         ("events", "older"),
     ):
-        said = cloudml.run("cloudml", "jobs", *asked, settings=old).good().out
-        assert "Invalid HTTP" not in said, asked
+        output = cloudml.run("cloudml", "jobs", *arguments, settings=old).good().out
+        assert "Invalid HTTP" not in output, arguments
     cloudml.run("cloudml", "jobs", "delete", "older", settings=old).good()
 
 
@@ -492,8 +492,8 @@ def test_a_model_service(cloudml: OriginalClient) -> None:
     save_linear(cloudml.server.bucket("linear-model", "1"))
     # It fails on an attribute that newer Pythons' dictionaries lack when it prints a service: its
     # own defect.
-    asked = "-n linear-model -v v1 -u fds://cloudml/linear-model -c 0.5 -M 300M"
-    made = cloudml("models", "create", *asked.split())
+    options = "-n linear-model -v v1 -u fds://cloudml/linear-model -c 0.5 -M 300M"
+    made = cloudml("models", "create", *options.split())
 
     def row() -> str:
         listed = cloudml("models", "list").good().out.splitlines()

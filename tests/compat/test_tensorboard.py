@@ -34,22 +34,22 @@ def test_it_shows_the_scalars_of_a_folder(server: RealServer, tmp_path: Path) ->
         "CLOUDML_ACCESS_KEY": server.credentials["access_key"],
         "CLOUDML_SECRET_KEY": server.credentials["secret_key"],
     }
-    with (tmp_path / "said").open("wb") as said, subprocess.Popen(
+    with (tmp_path / "said").open("wb") as output, subprocess.Popen(
         command, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **proof},
-        stdout=said, stderr=said,
+        stdout=output, stderr=output,
     ) as process:  # fmt: skip
         try:
-            asked = f"http://127.0.0.1:{port}/data/plugin/scalars"
+            scalars_url = f"http://127.0.0.1:{port}/data/plugin/scalars"
 
             def tags() -> bool:
                 assert process.poll() is None, (tmp_path / "said").read_text()
                 try:
-                    return len(_json(f"{asked}/tags")) == 2
+                    return len(_json(f"{scalars_url}/tags")) == 2
                 except (urllib.error.URLError, ConnectionError):
                     return False
 
             eventually(tags, "both runs are shown", limit_s=120)
-            points = _json(f"{asked}/scalars?run=0.1&tag=training%2Fhptuning%2Fmetric")
+            points = _json(f"{scalars_url}/scalars?run=0.1&tag=training%2Fhptuning%2Fmetric")
             assert [step for _, step, _ in points] == [0, 10_000, 20_000]
             assert round(points[-1][2], 3) == 0.1
         finally:

@@ -185,11 +185,14 @@ class Scene:
             for pid in self._server.processes_of(self.handle.uid):
                 with suppress(psutil.Error, IndexError):
                     process = psutil.Process(pid)
-                    words, told = process.cmdline(), process.environ()
-                    own = (told.get("CLOUDML_ROLE", "master"), told.get("CLOUDML_INDEX", "0"))
+                    words, environment = process.cmdline(), process.environ()
+                    own = (
+                        environment.get("CLOUDML_ROLE", "master"),
+                        environment.get("CLOUDML_INDEX", "0"),
+                    )
                     if not Path(words[0]).name.startswith(self._program):
                         continue
-                    if self._variable and self._variable not in told:
+                    if self._variable and self._variable not in environment:
                         continue
                     if " ".join(words).endswith(command) if command else own == (role, index):
                         return pid

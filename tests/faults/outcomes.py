@@ -28,7 +28,7 @@ def reason_for(death: Death) -> str:
     return REASONS[death.cause]
 
 
-def not_as_told(
+def differences_from_the_table(
     death: Death, scene: Scene, client: CloudMlClient, job: Job, restarted: Sequence[str]
 ) -> list[str]:
     """In what the end of the job differs from the row of the table. The tasks that are
@@ -40,7 +40,7 @@ def not_as_told(
     grown = {role: 2 * 64} if death.follows == "larger" else {}
     restarts = dict.fromkeys(restarted, 1)
     events = [event.reason for event in client.train_job_events(job.name)]
-    told = {
+    outcomes = {
         "phase": (job.phase, "Failed" if failed else "Succeeded"),
         "reason": (job.reason, reason_for(death) if failed else "Completed"),
         "attempt": (job.attempt, 2 if again else 1),
@@ -51,5 +51,5 @@ def not_as_told(
         "events of tasks": (events.count("TaskRestarted"), len(restarts)),
         "result": ((scene.place / "result").exists(), not failed or death.who == "finish"),
     }
-    return [f"{what} {found!r}, and not {wanted!r}"
-            for what, (found, wanted) in told.items() if found != wanted]  # fmt: skip
+    return [f"{what} {found!r}, and not {expected!r}"
+            for what, (found, expected) in outcomes.items() if found != expected]  # fmt: skip

@@ -17,7 +17,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from faults.gang_scene import COMMANDS, GANG, Hold, Scene, upload
-from faults.outcomes import not_as_told
+from faults.outcomes import differences_from_the_table
 from faults.scenes import SLICE, fragile, order, reached
 from support import deaths
 from support.deaths import Death
@@ -172,7 +172,7 @@ def test_a_death(
     job = scene.end()
     if death.who == "spawner":  # the next one comes with the next job, and clears up after it
         assert Scene(server, client, f"{job.name}-next", {}).end().succeeded
-    wrong = not_as_told(death, scene, client, job, restarted_by(death))
+    wrong = differences_from_the_table(death, scene, client, job, restarted_by(death))
     wrong += scene.wrong(whole_log=death.who != "supervisor")
     result = scene.place / "result"
     if result.exists() and result.read_bytes() != undisturbed[death.job not in OF_ONE_TASK]:
@@ -216,6 +216,6 @@ def test_a_task_dies_while_no_server_runs(
     scene.open_gates(without_victim=True)
     job = scene.end()
     death = Death("alone", "worker", "SIGKILL", "training", "task", False)
-    wrong = not_as_told(death, scene, client, job, ["worker-1"])
+    wrong = differences_from_the_table(death, scene, client, job, ["worker-1"])
     assert [*wrong, *scene.wrong()] == []
     assert (scene.place / "result").read_bytes() == undisturbed[True]

@@ -21,7 +21,7 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from faults import gang_trainer
 from faults.gang_scene import Hold, Scene
-from faults.outcomes import not_as_told
+from faults.outcomes import differences_from_the_table
 from support import deaths
 from support.deaths import Death
 from support.environments import pack
@@ -246,8 +246,8 @@ def test_every_framework_is_killed_and_has_its_trainer() -> None:
 def test_each_role_of_each_framework_dies_of_each_cause() -> None:
     played = {(death.job, death.who, death.cause) for death in deaths.played(TEST)}
     roles = [(name, who) for name, how in FRAMEWORKS.items() for who in how.victims]
-    wanted = {(*role, cause) for role in roles for cause in CAUSES}
-    assert wanted == played
+    expected = {(*role, cause) for role in roles for cause in CAUSES}
+    assert expected == played
 
 
 def bring_about(death: Death, victim: Victim, scene: Scene) -> None:
@@ -301,7 +301,9 @@ def test_a_task_of_a_framework_dies(death: Death, stage: Stage) -> None:
     scene.await_holds()
     bring_about(death, victim, scene)
     job = scene.end()
-    wrong = not_as_told(death, scene, stage.client, job, restarted_by(death, victim, scene.log()))
+    wrong = differences_from_the_table(
+        death, scene, stage.client, job, restarted_by(death, victim, scene.log())
+    )
     # The launcher of MPI hands on what the processes print. It ends with what it has not written
     # yet, and while it is stopped nobody reads.
     wrong += scene.wrong(whole_log=not victim.foreign or death.cause == "exit")

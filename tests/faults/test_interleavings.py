@@ -303,10 +303,10 @@ def _overdrawn(kind: str, events: list[JobEvent]) -> list[str]:
     """Restarts of tasks beyond ``task_retries``, which is for all attempts together. Those that were
     asked for are free.
     """
-    told = [
+    restarts = [
         one.message for one in events if re.search(r"\(restart \d+ of attempt \d+\)", one.message)
     ]
-    used = [one for one in told if not one.endswith("ended on request, to start again")]
+    used = [one for one in restarts if not one.endswith("ended on request, to start again")]
     most = JOBS[kind].get("task_retries", 0)
     return [f"more than {most} restarts of tasks: {used}"] if len(used) > most else []
 

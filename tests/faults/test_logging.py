@@ -67,8 +67,8 @@ def test_points_are_there_once_whenever_the_server_dies(server: RealServer, tmp_
             server.start()
         rest = process.communicate(timeout=300)[0].split()
     assert int(rest[-1]) == BATCHES - 1 > acknowledged
-    said = client(READING, RUN=run)
-    steps, values, params = json.loads(said.splitlines()[-1])
+    output = client(READING, RUN=run)
+    steps, values, params = json.loads(output.splitlines()[-1])
     assert steps == list(range(BATCHES * POINTS))
     assert values == [step / 2 for step in steps]
     assert params == 100

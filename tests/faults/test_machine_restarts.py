@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from faults.gang_scene import Scene, upload
-from faults.outcomes import not_as_told
+from faults.outcomes import differences_from_the_table
 from faults.test_distributed import JOBS, OF_ONE_TASK, STRIDE, holds_for
 from support import deaths
 from support.deaths import Death
@@ -74,7 +74,7 @@ def test_the_machine_restarts(death: Death, machine: Machine, undisturbed: dict[
     scene.await_holds()
     machine.restart(scene)
     job = scene.end()
-    wrong = not_as_told(death, scene, server.client(), job, [])
+    wrong = differences_from_the_table(death, scene, server.client(), job, [])
     wrong += scene.wrong(whole_log=False)
     result = scene.place / "result"
     if result.exists() and result.read_text() != undisturbed[death.job in OF_ONE_TASK]:

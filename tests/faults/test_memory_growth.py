@@ -78,9 +78,9 @@ def check(job: Waiting, attempts: int = 2) -> None:
     log = b"".join(job.handle.logs()).decode()
     assert (ended.phase, ended.attempt, ended.retries_used) == ("Succeeded", attempts, 1), log
     assert [one.limit_bytes for one in ended.memory] == [256 * MIB]
-    told = [one.message for one in job.handle.events() if "more memory" in one.message]
-    assert len(told) == 1
-    assert "with more memory: master from 32M to 256M" in told[0]
+    growths = [one.message for one in job.handle.events() if "more memory" in one.message]
+    assert len(growths) == 1
+    assert "with more memory: master from 32M to 256M" in growths[0]
     assert log.count("done") == 1
 
 

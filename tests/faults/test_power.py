@@ -160,9 +160,9 @@ class Promises:
             except NotFound:
                 found = None
             if found != content:
-                told = "nothing" if found is None else f"{len(found)} bytes"
+                state = "nothing" if found is None else f"{len(found)} bytes"
                 self.wrong.append(
-                    f"the object {key} of {content and len(content)} bytes is now {told}"
+                    f"the object {key} of {content and len(content)} bytes is now {state}"
                 )
 
 

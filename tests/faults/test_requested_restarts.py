@@ -93,8 +93,8 @@ def test_a_restart_that_is_asked_for_happens_once_whenever_the_server_dies(
     assert scene.starts("worker-0") == ["attempt 1, restart 0"]
     assert scene.starts("worker-1") == ["attempt 1, restart 0", "attempt 1, restart 1"]
     assert [task.restarts for task in scene.job.job.tasks] == [0, 1]
-    told = [event.reason for event in scene.job.events()]
-    assert (told.count("RestartRequested"), told.count("TaskRestarted")) == (1, 1)
+    reasons = [event.reason for event in scene.job.events()]
+    assert (reasons.count("RestartRequested"), reasons.count("TaskRestarted")) == (1, 1)
 
 
 def test_a_wish_dies_with_its_attempt(server: RealServer, tmp_path: Path) -> None:

@@ -56,6 +56,6 @@ def test_killed_while_a_job_becomes_larger(point: str, server: RealServer, tmp_p
     assert dict(ended.world) == {"worker": 4}
     assert results(job)[0] == "2 tasks from step 0"
     assert results(job)[-1] == f"model {MODEL}"
-    said = [one.message for one in job.events() if one.reason == "Resized"]
-    assert said == ["resized from 2 to 4 tasks"]
+    messages = [one.message for one in job.events() if one.reason == "Resized"]
+    assert messages == ["resized from 2 to 4 tasks"]
     assert ended.retries_used == 0

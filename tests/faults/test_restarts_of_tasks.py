@@ -79,15 +79,15 @@ class Scene:
     def wrong(self) -> list[str]:
         """What does not hold at the end."""
         starts = (self._place / "starts").read_text().splitlines()
-        wanted = ["worker-0, attempt 1, restart 0"]
-        wanted += [f"worker-1, attempt 1, restart {number}" for number in range(3)]
-        wrong = [] if sorted(starts) == wanted else [f"the starts are {starts}"]
+        expected = ["worker-0, attempt 1, restart 0"]
+        expected += [f"worker-1, attempt 1, restart {number}" for number in range(3)]
+        wrong = [] if sorted(starts) == expected else [f"the starts are {starts}"]
         counts = {task.name: task.restarts for task in self.job.refresh().tasks}
         if counts != {"worker-0": 0, "worker-1": 2}:
             wrong.append(f"counted were {counts}")
-        told = [event.reason for event in self.job.events()].count("TaskRestarted")
-        if told != 2:
-            wrong.append(f"{told} events tell of a restart")
+        restart_events = [event.reason for event in self.job.events()].count("TaskRestarted")
+        if restart_events != 2:
+            wrong.append(f"{restart_events} events tell of a restart")
         for task, restarts in (("worker-0", 1), ("worker-1", 3)):
             wrong += self._lost_lines(task, restarts)
         return [
@@ -100,7 +100,7 @@ class Scene:
         """The logs in which lines of a task are not all there, once and in their order."""
         own = b"".join(self.job.logs(task=task)).decode().splitlines()
         merged = b"".join(self.job.logs()).decode().splitlines()
-        wanted = [
+        expected = [
             f"{task} {start} line {number}" for start in range(starts) for number in range(LINES)
         ]
         logs = {
@@ -112,9 +112,9 @@ class Scene:
             ],
         }
         return [
-            f"{name} has {len(found)} lines of {task}, not {len(wanted)}, or in another order"
+            f"{name} has {len(found)} lines of {task}, not {len(expected)}, or in another order"
             for name, found in logs.items()
-            if found != wanted
+            if found != expected
         ]
 
 

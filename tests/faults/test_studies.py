@@ -98,7 +98,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trainer(tmp_path_factory.mktemp("code") / "trainer", SOURCE)
 
 
-def submit(server: RealServer, code: Path, name: str, *flags: str, **wishes: Any) -> None:
+def submit(server: RealServer, code: Path, name: str, *flags: str, **overrides: Any) -> None:
     """A study of one trial at a time, whose suggestions follow from the values before them."""
     patterns = [r"step=(?P<step>\d+) loss=(?P<loss>\S+)"] if "--printed" in flags else None
     job = TrainJob(
@@ -106,7 +106,7 @@ def submit(server: RealServer, code: Path, name: str, *flags: str, **wishes: Any
         metric_patterns=patterns,
     )  # fmt: skip
     usual: dict[str, Any] = {"algorithm": "gp", "max_trials": TRIALS, "parallel": 1, "seed": 7}
-    server.client().studies.submit(job, SPACE, **(usual | wishes))
+    server.client().studies.submit(job, SPACE, **(usual | overrides))
 
 
 def wait(server: RealServer, name: str) -> Study:
@@ -276,11 +276,11 @@ def not_inherited(server: RealServer, study: Study) -> list[str]:
         for trial in study.trials
     ]  # fmt: skip
     for trial in history:
-        said = pbt.suggest(spec, history[: trial.number], trial.number)
-        if (said.parameters, said.parent, said.member) != (
+        suggestion = pbt.suggest(spec, history[: trial.number], trial.number)
+        if (suggestion.parameters, suggestion.parent, suggestion.member) != (
             trial.parameters, trial.parent, trial.member,
         ):  # fmt: skip
-            found.append(f"trial {trial.number} is {trial}, suggested was {said}")
+            found.append(f"trial {trial.number} is {trial}, suggested was {suggestion}")
         job = study.trials[trial.number].job
         log = insist(lambda job=job: server.cli("jobs", "logs", job).good().out)  # type: ignore[misc]
         (line,) = [one for one in log.splitlines() if one.startswith("rates ")]

@@ -169,8 +169,8 @@ def test_jobs_run_on_below_the_next_version(
         log = b"".join(client.train_job_logs(name))
         assert invariants.log_incomplete(name, log, attempts[-1:], attempts[-1:]) == []
 
-    told = run(old, server, "jobs", "list", "-o", "json")  # a client that was not renewed
-    assert all(name in told for name in names), told
+    output = run(old, server, "jobs", "list", "-o", "json")  # a client that was not renewed
+    assert all(name in output for name in names), output
     run(old, server, "jobs", "delete", "ended")
     for name in names[1:]:
         client.get_train_job(name).delete()

@@ -58,7 +58,7 @@ class Loop:
 
 
 class _AtOnce:
-    wanted = False
+    has_waiting_work = False
 
     def run(self, work: Callable[[], None]) -> None:
         work()

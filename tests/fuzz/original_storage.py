@@ -131,7 +131,7 @@ class Fuzzer:
         self.config = config
         self.client = GalaxyFDSClient(access_key, secret_key, config)
         build = self.client._formatUri  # which drops the port
-        self.client._formatUri = lambda *asked: build(*asked).replace(
+        self.client._formatUri = lambda *arguments: build(*arguments).replace(
             "//storage.invalid/", f"//{address}/", 1
         )
         self.signed = self.client._auth = Recorded(self.client._auth)
@@ -302,12 +302,12 @@ class Fuzzer:
         keys = sorted(
             key for where, key in self.model if where == bucket and key.startswith(prefix)
         )
-        wanted = {
+        expected = {
             prefix + rest.partition("/")[0] + "/" if delimiter and "/" in rest else prefix + rest
             for rest in (key.removeprefix(prefix) for key in keys)
         }
         assert len(names) == len(set(names)), "a name is listed twice"
-        assert set(names) == wanted, (prefix, delimiter, set(names) ^ wanted)
+        assert set(names) == expected, (prefix, delimiter, set(names) ^ expected)
 
     def unsupported(self) -> None:
         """What this server does not do is refused and changes nothing."""

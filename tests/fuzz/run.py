@@ -109,21 +109,25 @@ def fuzzed(name: str, seconds: float, runs: int) -> tuple[str, bool, str]:
             check=False,
         )
         lines = (ran.stdout + ran.stderr).splitlines()
-        code, told = (
+        code, output = (
             ran.returncode,
             "\n".join(line for line in lines if "INFO: Instrumenting" not in line),
         )
     except subprocess.TimeoutExpired:
-        code, told = 1, f"it has not ended after {limit:.0f} s"
+        code, output = 1, f"it has not ended after {limit:.0f} s"
     found = [file.read_bytes() for file in sorted((WORK / name).glob("broke-*"))]
     if code == 0 and not found:
         runs = next(
-            (line.split()[-1] for line in told.splitlines() if "number_of_executed_units" in line),
+            (
+                line.split()[-1]
+                for line in output.splitlines()
+                if "number_of_executed_units" in line
+            ),
             "?",
         )
         return name, True, f"{runs} runs"
     if not found:
-        return name, False, told[-4000:]
+        return name, False, output[-4000:]
     kept = TARGETS[name].kept
     lines = kept.read_text("ascii").splitlines() if kept.exists() else []
     kept.write_text(
@@ -132,7 +136,7 @@ def fuzzed(name: str, seconds: float, runs: int) -> tuple[str, bool, str]:
     return (
         name,
         False,
-        told[max(0, told.find("Uncaught Python exception")) :][:4000]
+        output[max(0, output.find("Uncaught Python exception")) :][:4000]
         + "".join(f"\nkept in {kept.name}: {escaped(one)[:400]}" for one in found),
     )
 
@@ -190,10 +194,10 @@ def main() -> int:
     broken = 0
     with ThreadPoolExecutor(options.workers) as pool:
         names = options.targets or _in_slice(sorted(known), options.slice)
-        for name, well, told in pool.map(
+        for name, well, report in pool.map(
             lambda one: fuzzed(one, options.seconds, options.runs), names
         ):
-            print(f"{'ok     ' if well else 'BROKEN '} {name}: {told}", flush=True)
+            print(f"{'ok     ' if well else 'BROKEN '} {name}: {report}", flush=True)
             broken += not well
     return 1 if broken else 0
 

@@ -193,7 +193,7 @@ def test_every_module_that_reads_has_a_harness_or_a_reason() -> None:
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_a_harness_drives_the_modules_that_it_says(name: str) -> None:
-    wanted = {module: f"{PACKAGE}/{module.replace('.', '/')}" for module in TARGETS[name].covers}
+    covered = {module: f"{PACKAGE}/{module.replace('.', '/')}" for module in TARGETS[name].covers}
     met: set[str] = set()
 
     def profile(frame: FrameType, event: str, _argument: Any) -> None:
@@ -206,7 +206,7 @@ def test_a_harness_drives_the_modules_that_it_says(name: str) -> None:
             TARGETS[name].run(data)
     finally:
         sys.setprofile(None)
-    for module, path in wanted.items():
+    for module, path in covered.items():
         assert {f"{path}.py", f"{path}/__init__.py"} & met, f"{name} calls nothing in {module}"
 
 

@@ -53,10 +53,8 @@ def test_from_an_empty_machine_to_a_job_and_back(shell: Shell) -> None:
     for command in commands[first_start:upgrade]:
         _type(shell, command)
     _type(shell, "cloudml jobs submit first ./wait.py")
-    told = _type(
-        shell, "for i in $(seq 100); do cloudml jobs logs first | grep runs && break; done"
-    )
-    assert "runs" in told, _type(shell, "cloudml jobs describe first")
+    log = _type(shell, "for i in $(seq 100); do cloudml jobs logs first | grep runs && break; done")
+    assert "runs" in log, _type(shell, "cloudml jobs describe first")
     for command in commands[upgrade:removal]:
         _type(shell, command)
     assert "Running" in _type(shell, "cloudml jobs describe first"), (
@@ -80,7 +78,7 @@ def test_from_an_empty_machine_to_a_job_and_back(shell: Shell) -> None:
 def _mistakes(shell: Shell) -> None:
     """Each is refused with the way out, and the server that runs is unharmed."""
     _type(shell, "install -d -o games /srv/games")
-    for command, told in (
+    for command, message in (
         (f"cloudml server {CONFIG}", "belongs to the user cloud-ml"),
         (f"cloudml server {CONFIG}", "runuser -u cloud-ml -- cloudml server"),
         (f"cloudml server --port 0 {CONFIG}", "A server runs on it"),
@@ -103,7 +101,7 @@ def _mistakes(shell: Shell) -> None:
         ),
     ):
         code, printed = shell.type(command)
-        assert (code, told in printed) == (1, True), f"{command} ended with {code}:\n{printed}"
+        assert (code, message in printed) == (1, True), f"{command} ended with {code}:\n{printed}"
         assert "Traceback" not in printed
     assert "admin" in _type(shell, "cloudml whoami")
     assert _type(shell, "ls -A /srv/games") == "\n", "root leaves nothing in the folder of another"

@@ -49,8 +49,8 @@ def saved(framework: str, folder: Path) -> dict[str, Any]:
     command = [environment(*PACKAGES[framework]), HERE / f"save_callers_{framework}.py", folder]
     made = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert made.returncode == 0, made.stderr
-    told: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
-    return told
+    models_by_name: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
+    return models_by_name
 
 
 @pytest.fixture(scope="module")
@@ -62,22 +62,23 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_caller_gets_what_the_framework_answers_to_it_alone(
     models: Path, framework: str
 ) -> None:
-    told = saved(framework, models / framework)
-    assert list(told) == MODELS[framework]
+    models_by_name = saved(framework, models / framework)
+    assert list(models_by_name) == MODELS[framework]
     config = models / f"{framework}.config"
     each = "\n".join(
-        f"config {{ name: '{name}' base_path: '{models / framework / name}' }}" for name in told
+        f"config {{ name: '{name}' base_path: '{models / framework / name}' }}"
+        for name in models_by_name
     )
     config.write_text(f"model_config_list {{ {each} }}")
     flags = ["--model_config_file", str(config), "--allow_models_that_run_code"]
     flags += ["--conversion_cache", str(models / "converted")]
     with model_server(*flags, python=environment(*PACKAGES[framework])) as running:
-        for name, one in told.items():
+        for name, one in models_by_name.items():
             merged = eventually(
                 lambda name=name: _merged(running, name), f"{name} is loaded", limit_s=LOADING_S
             )
             assert set(merged) == {*one["merged"], ""}, name
-        wrong = _wrong_answers(running, told)
+        wrong = _wrong_answers(running, models_by_name)
     assert wrong == []
 
 
@@ -97,9 +98,9 @@ def _merged(running: Running, name: str) -> list[str] | None:
     return [*(signature for signature, decision in found.items() if decision["enabled"]), ""]
 
 
-def _wrong_answers(running: Running, told: dict[str, Any]) -> list[str]:
+def _wrong_answers(running: Running, models_by_name: dict[str, Any]) -> list[str]:
     """Ask for everything at once, again and again, in another order each time."""
-    every = [(name, one, call) for name, one in told.items() for call in one["calls"]] * 2
+    every = [(name, one, call) for name, one in models_by_name.items() for call in one["calls"]] * 2
     options = [("grpc.use_local_subchannel_pool", 1)]
     channels = [
         grpc.insecure_channel(f"127.0.0.1:{running.port}", options=options) for _ in range(CHANNELS)
@@ -116,11 +117,11 @@ def _wrong_answers(running: Running, told: dict[str, Any]) -> list[str]:
     wrong = []
     for turn in range(ROUNDS):
         random.Random(turn).shuffle(every)
-        asked = []
+        futures = []
         for place, (name, one, call) in enumerate(every):
             request = tensor_request(name, one["input"], call["x"], one["dtype"], call["signature"])
-            asked.append(stubs[place % CHANNELS].future(request, timeout=120))
-        for (name, _, call), answer in zip(every, asked, strict=True):
+            futures.append(stubs[place % CHANNELS].future(request, timeout=120))
+        for (name, _, call), answer in zip(every, futures, strict=True):
             if not _equal(answer.result(), call):
                 wrong.append(f"{name} {call['signature']}: {call['x']}")
     for channel in channels:

@@ -192,8 +192,8 @@ def _process(server: RealServer, uid: str, task: str, program: str) -> int:
         for pid in server.processes_of(uid):
             with suppress(psutil.Error, IndexError):
                 process = psutil.Process(pid)
-                told, words = process.environ(), process.cmdline()
-                name = f"{told.get('CLOUDML_ROLE')}-{told.get('CLOUDML_INDEX')}"
+                environment, words = process.environ(), process.cmdline()
+                name = f"{environment.get('CLOUDML_ROLE')}-{environment.get('CLOUDML_INDEX')}"
                 if name == task and Path(words[0]).name.startswith(program):
                     return pid
         return 0

@@ -303,14 +303,14 @@ def _submitted(
     script.write_text(source, "utf-8")
     server.cli("jobs", "submit", str(script), "-n", "elastic", "-M", "400M", *options).good()
     job = server.client().get_train_job("elastic")
-    told = b""
+    log = b""
     for chunk in job.logs(follow=True):
-        told += chunk
-        if b"waits" in told or any(word.encode() in told for word in _UNREACHABLE):
+        log += chunk
+        if b"waits" in log or any(word.encode() in log for word in _UNREACHABLE):
             break
-    if any(word.encode() in told for word in _UNREACHABLE):
+    if any(word.encode() in log for word in _UNREACHABLE):
         pytest.skip("the packages cannot be fetched here")
-    assert b"waits" in told, told.decode()
+    assert b"waits" in log, log.decode()
     return job
 
 
@@ -319,8 +319,8 @@ def _kill(server: RealServer, uid: str, index: str) -> None:
     for pid in server.processes_of(uid):
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            told = process.environ()
-            if told.get("CLOUDML_INDEX") == index and "python" in process.name():
+            environment = process.environ()
+            if environment.get("CLOUDML_INDEX") == index and "python" in process.name():
                 os.kill(pid, signal.SIGKILL)
                 return
     raise AssertionError(f"no process of worker-{index} runs")

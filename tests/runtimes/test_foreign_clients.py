@@ -65,7 +65,7 @@ def test_kserve(address: str) -> None:
 
 
 def test_triton(address: str) -> None:
-    told = {
+    expected = {
         "live": True,
         "ready": True,
         "model": True,
@@ -80,8 +80,8 @@ def test_triton(address: str) -> None:
         "sequence": True,
     }
     found = calls("triton_calls.py", address, *TRITON)
-    assert found["http"] == told
-    assert found["grpc"] == told
+    assert found["http"] == expected
+    assert found["grpc"] == expected
     first, second, error, last = found["stream"]
     assert (first, second, last) == ([12.0], [14.0, 16.0], [18.0])
     assert "no model 'other'" in error

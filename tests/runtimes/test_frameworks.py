@@ -63,7 +63,7 @@ def test_every_framework_has_its_example() -> None:
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_it_is_prepared_found_in_code_and_trains(server: RealServer, name: str) -> None:
-    runtime, said = RUNTIMES[name]
+    runtime, expected_line = RUNTIMES[name]
     began = time.monotonic()
     prepared = server.cli("framework", "prepare", runtime, timeout_s=LIMIT_S)
     if prepared.code and any(word in prepared.err for word in _UNREACHABLE):
@@ -88,7 +88,7 @@ def test_it_is_prepared_found_in_code_and_trains(server: RealServer, name: str) 
     accuracy = re.search(r"^accuracy: ([\d.]+)$", ran.good().out, re.MULTILINE)
     assert accuracy is not None, ran.out
     assert float(accuracy[1]) > 0.85
-    assert said in ran.out
+    assert expected_line in ran.out
     described = json.loads(server.cli("framework", "describe", runtime, "-o", "json").good().out)
     assert (described["ready"], described["size_bytes"] > 10**7) == (True, True)
     heavy = [
@@ -152,17 +152,17 @@ def test_it_trains_on_several_processes(server: RealServer, name: str) -> None:
     ran = server.cli("jobs", "submit", "-W", script, "-n", job, *options, timeout_s=900)
     if ran.code and any(word in ran.out + ran.err for word in _UNREACHABLE):
         pytest.skip(f"the packages of {name} cannot be fetched here")
-    said = ran.good().out
-    assert [line for line in expected if f"[{line}" not in said] == [], said
+    output = ran.good().out
+    assert [line for line in expected if f"[{line}" not in output] == [], output
 
 
 def test_each_task_of_pytorch_has_several_processes(server: RealServer) -> None:
     script = str(EXAMPLES / "distributed" / "pytorch_ddp.py")
     words = ("-n", "ranks", "-F", "pytorch", "-w", "2", "--procs-per-task", "2")
-    said = server.cli("jobs", "submit", "-W", script, *words, timeout_s=900).good().out
+    output = server.cli("jobs", "submit", "-W", script, *words, timeout_s=900).good().out
     for rank in range(4):  # torchrun's processes write beside each other, also within a line
         found = rf"^\[worker-{rank // 2}\] .*rank {rank} of 4 found 1\.00"
-        assert re.search(found, said, re.MULTILINE), said
+        assert re.search(found, output, re.MULTILINE), output
 
 
 @pytest.mark.parametrize("name", ["dask_client", "mpi_pi"])
@@ -185,8 +185,8 @@ def _meet(name: str, folder: Path, **settings: str) -> None:
         ran = server.cli("jobs", "submit", "-W", script, "-n", "bare", *options, timeout_s=900)
         if ran.code and any(word in ran.out + ran.err for word in _UNREACHABLE):
             pytest.skip(f"the packages of {name} cannot be fetched here")
-        said = ran.good().out
-    assert [line for line in expected if f"[{line}" not in said] == [], said
+        output = ran.good().out
+    assert [line for line in expected if f"[{line}" not in output] == [], output
 
 
 SNIPPETS = {
@@ -217,8 +217,8 @@ def test_the_snippet_of_the_page_runs(server: RealServer, recipe: str, tmp_path:
     ran = server.cli("jobs", "submit", *options, timeout_s=900)
     if ran.code and any(word in ran.out + ran.err for word in _UNREACHABLE):
         pytest.skip(f"the packages of {recipe} cannot be fetched here")
-    said = ran.good().out
-    assert [line for line in expected if line not in said] == [], said
+    output = ran.good().out
+    assert [line for line in expected if line not in output] == [], output
 
 
 def test_no_task_of_dask_is_killed_at_the_end(server: RealServer) -> None:
@@ -270,9 +270,9 @@ def test_it_goes_on_from_its_checkpoint(server: RealServer, name: str) -> None:
     ran = server.cli("jobs", "submit", "-W", script, "-n", job, "--retries", "1", timeout_s=900)
     if ran.code and any(word in ran.out + ran.err for word in _UNREACHABLE):
         pytest.skip(f"the packages of {name} cannot be fetched here")
-    said = ran.good().out
-    assert "starts at step 0\n" in said
-    assert "starts at step 10\n" in said
-    assert "trained\n" in said
+    output = ran.good().out
+    assert "starts at step 0\n" in output
+    assert "starts at step 10\n" in output
+    assert "trained\n" in output
     (*_, last) = server.client().get_train_job(job).checkpoints()
     assert last.step == 30

@@ -110,8 +110,8 @@ def test_services_and_messages_are_found_by_reflection(server: RealServer, grpcu
     } <= services
     for service in services:
         assert f"{service} is a service:" in ask("describe", service)
-    told = ask("describe", "tensorflow.serving.PredictRequest")
-    assert "map<string, .tensorflow.TensorProto> inputs = 2;" in told
+    description = ask("describe", "tensorflow.serving.PredictRequest")
+    assert "map<string, .tensorflow.TensorProto> inputs = 2;" in description
     assert '"status": "SERVING"' in ask("grpc.health.v1.Health/Check")
     refused = subprocess.run(
         [grpcurl, "-plaintext", address, "list"],

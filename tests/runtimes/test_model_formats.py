@@ -55,8 +55,8 @@ def saved(framework: str, folder: Path) -> dict[str, Any]:
         check=False,
     )
     assert made.returncode == 0, made.stderr
-    told: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
-    return told
+    examples: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
+    return examples
 
 
 @pytest.fixture(scope="module")
@@ -83,56 +83,55 @@ def served(framework: str, name: str, models: Path) -> Iterator[grpc.Channel]:
 
 @pytest.mark.parametrize(("framework", "name"), FORMATS)
 def test_it_answers_as_its_framework_does(models: Path, framework: str, name: str) -> None:
-    told = saved(framework, models / framework)[name]
-    assert files_of(models / framework / name), "the command line sends it"
+    example = saved(framework, models / framework)[name]
     with served(framework, name, models) as channel:
-        for rows in (len(told["x"]), 1):
+        for rows in (len(example["x"]), 1):
             request = tensor_request(
                 name,
-                told["input"],
-                told["x"][:rows],
-                told.get("dtype", "float32"),
-                told.get("signature", ""),
+                example["input"],
+                example["x"][:rows],
+                example.get("dtype", "float32"),
+                example.get("signature", ""),
             )
             answer = call(
                 channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60
             )
             tensor = (
-                answer.outputs[told["output"]]
-                if told["output"]
+                answer.outputs[example["output"]]
+                if example["output"]
                 else next(iter(answer.outputs.values()))
             )
             values = np.array(list(tensor.float_val) + list(tensor.double_val))
-            np.testing.assert_allclose(values, np.ravel(told["y"][:rows]), rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(values, np.ravel(example["y"][:rows]), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("output", ["probabilities", "predict_proba"])
 def test_a_classifier_of_scikit_learn_gives_probabilities_where_they_are_named(
     models: Path, output: str
 ) -> None:
-    told = saved("sklearn", models / "sklearn")["pickled"]
+    example = saved("sklearn", models / "sklearn")["pickled"]
     with served("sklearn", "pickled", models) as channel:
-        request = tensor_request("pickled", "x", told["x"], "float64")
+        request = tensor_request("pickled", "x", example["x"], "float64")
         usual = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
         assert list(usual.outputs) == ["label"]
         request.output_filter.extend([output, "label"])
         answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
         assert sorted(answer.outputs) == sorted([output, "label"])
         np.testing.assert_allclose(
-            answer.outputs[output].double_val, np.ravel(told["y"]), rtol=1e-9
+            answer.outputs[output].double_val, np.ravel(example["y"]), rtol=1e-9
         )
         assert answer.outputs["label"] == usual.outputs["label"]
 
 
 def test_lightgbm_takes_the_categories_of_the_table_that_it_was_trained_with(models: Path) -> None:
-    told = saved("boosting", models / "boosting")["categories"]
+    example = saved("boosting", models / "boosting")["categories"]
     flags = ["--model_name", "categories", "--rest_api_port", "0"]
     flags += ["--model_base_path", str(models / "boosting" / "categories")]
     with model_server(*flags, python=environment(*PACKAGES["boosting"])) as running:
         request = urllib.request.Request(
             f"http://127.0.0.1:{running.ports[-1]}/v1/models/categories:predict",
-            json.dumps({"instances": told["instances"]}).encode(),
+            json.dumps({"instances": example["instances"]}).encode(),
             {"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
-            assert json.load(answer)["predictions"] == pytest.approx(told["y"])
+            assert json.load(answer)["predictions"] == pytest.approx(example["y"])

@@ -38,8 +38,8 @@ def test_it_reads_what_the_platform_answers(tmp_path: Path) -> None:
             client("models", "predict", "-n", "linear", "-v", "v1", "-f", "data.json").good().out
         )
         tunnel.close()
-    told = sorted(re.findall(r"(keys_out|predict): ([0-9.]+)", answer))
-    assert told == [
+    values = sorted(re.findall(r"(keys_out|predict): ([0-9.]+)", answer))
+    assert values == [
         ("keys_out", "1"),
         ("keys_out", "2"),
         ("predict", "30.0"),

@@ -95,14 +95,14 @@ WRONG = {
 def test_a_script_that_is_wrong_ends_with_the_cause_and_the_way_out(
     server: RealServer, tmp_path: Path, name: str
 ) -> None:
-    change, arguments, code, told = WRONG[name]
+    change, arguments, code, expected = WRONG[name]
     folder = _copy("churn", tmp_path)
     script = folder / "train.py"
     script.write_text(script.read_text().replace(*change))
     ran = _submit(server, folder, f"wrong-{name}", arguments)
     assert ran.code == code, ran.out + ran.err
     verdict = ran.err[ran.err.index(f"wrong-{name} failed") :]
-    assert [words for words in told if words not in verdict] == [], verdict
+    assert [words for words in expected if words not in verdict] == [], verdict
     assert "Traceback" not in verdict
 
 
@@ -221,11 +221,11 @@ def test_broken_models_of_pytorch_have_failed_with_the_way_out(
 ) -> None:
     (tmp_path / "save.py").write_text(SAVES)
     server.cli("jobs", "submit", "save.py", "--watch", folder=tmp_path, timeout_s=LIMIT_S).good()
-    for file, told in BROKEN.items():
-        _fails(server, f"save:{file}", told)
+    for file, expected in BROKEN.items():
+        _fails(server, f"save:{file}", expected)
 
 
-def _fails(server: RealServer, source: str, told: str) -> None:
+def _fails(server: RealServer, source: str, expected: str) -> None:
     """Deploying ends with exit code 3 and these words, and a loader's refusal is not tried
     again.
     """
@@ -233,7 +233,7 @@ def _fails(server: RealServer, source: str, told: str) -> None:
     deployed = server.cli("models", "deploy", name, "v1", source, "--watch", timeout_s=LIMIT_S)
     assert deployed.code == 3, deployed.err
     verdict = deployed.err[deployed.err.index(f"{name} v1 is Failed: ModelLoadFailed") :]
-    assert told in verdict
+    assert expected in verdict
     events = [event.reason for event in server.client().model_service_events(name, "v1")]
     assert events.count("Failed") == 1, events
     server.cli("models", "delete", name, "v1", "--wait").good()

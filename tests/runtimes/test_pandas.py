@@ -39,9 +39,9 @@ def script(server: RealServer, tmp_path_factory: pytest.TempPathFactory) -> Path
     return file
 
 
-def _check(server: RealServer, said: str, folder: str) -> None:
+def _check(server: RealServer, output: str, folder: str) -> None:
     words = ["sum 6", f"made ['cloudml/{folder}/made.csv']", "part b'1,2'", "error True"]
-    assert all(word in said for word in words), said
+    assert all(word in output for word in words), output
     with server.client().storage.open(f"fds://cloudml/{folder}/made.csv") as made:
         assert made.read() == b"a,b,c\n1,2,3\n3,4,7\n"
 

@@ -69,13 +69,13 @@ def ask(stubs: tuple[Path, Path], models: dict[str, str]) -> Iterator[Ask]:
         ) as client,
     ):  # fmt: skip
 
-        def asked(what: str, given: Any) -> Any:
+        def call(what: str, given: Any) -> Any:
             assert client.stdin is not None
             assert client.stdout is not None
             print(json.dumps([what, given]), file=client.stdin, flush=True)
             return json.loads(client.stdout.readline())
 
-        yield asked
+        yield call
         client.communicate()
         assert client.returncode == 0
 

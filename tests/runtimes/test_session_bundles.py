@@ -23,7 +23,7 @@ TENSORFLOW_1 = ("tensorflow==1.15.5", "protobuf<3.21", "grpcio<1.50", "numpy<1.2
 PACKAGES = ("tensorflow-cpu>=2.20", "tf2onnx>=1.16", "onnxruntime>=1.20")
 
 pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(900)]
-Told = dict[str, dict[str, Any]]
+SavedModels = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +32,23 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(models: Path) -> Told:
+def saved_models(models: Path) -> SavedModels:
     """What TensorFlow 1 wrote below ``models``, and answers itself."""
     python = older_environment("3.7", *TENSORFLOW_1)
     made = subprocess.run(
         [python, SAVE, models], capture_output=True, text=True, timeout=300, check=False
     )
     assert made.returncode == 0, made.stderr
-    answers: Told = json.loads(made.stdout.splitlines()[-1])
+    answers: SavedModels = json.loads(made.stdout.splitlines()[-1])
     return answers
 
 
 @pytest.fixture(scope="module")
-def served(models: Path, told: Told) -> Iterator[Running]:
+def served(models: Path, saved_models: SavedModels) -> Iterator[Running]:
     config = models / "models.config"
-    each = "\n".join(f"config {{ name: '{name}' base_path: '{models / name}' }}" for name in told)
+    each = "\n".join(
+        f"config {{ name: '{name}' base_path: '{models / name}' }}" for name in saved_models
+    )
     config.write_text(f"model_config_list {{ {each} }}")
     flags = ["--model_config_file", str(config), "--conversion_cache", str(models / "converted")]
     with model_server(*flags, python=environment(*PACKAGES)) as running:
@@ -62,8 +64,8 @@ def rest(served: Running, path: str, document: object = None) -> Any:
 
 
 @pytest.mark.parametrize("name", ["named", "sharded", "old", "classified"])
-def test_checkpoints_of_every_kind(served: Running, told: Told, name: str) -> None:
-    one = told[name]
+def test_checkpoints_of_every_kind(served: Running, saved_models: SavedModels, name: str) -> None:
+    one = saved_models[name]
     with served.channel() as channel:
         request = tensor_request(name, one["input"], one["x"], "float32")
         answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
@@ -76,24 +78,30 @@ def test_checkpoints_of_every_kind(served: Running, told: Told, name: str) -> No
     )
 
 
-def test_named_halves_beside_a_default_signature(served: Running, told: Told) -> None:
+def test_named_halves_beside_a_default_signature(
+    served: Running, saved_models: SavedModels
+) -> None:
     signatures = rest(served, "classified/metadata")["metadata"]["signature_def"]["signature_def"]
     methods = {name: each["method_name"] for name, each in signatures.items()}
     assert methods == {
         "serving_default": "tensorflow/serving/classify",
         "serving_default_from_named": "tensorflow/serving/predict",
     }
-    asked = {
+    request = {
         "signature_name": "serving_default_from_named",
-        "inputs": {"x": told["classified"]["x"]},
+        "inputs": {"x": saved_models["classified"]["x"]},
     }
     np.testing.assert_allclose(
-        rest(served, "classified:predict", asked)["outputs"], told["classified"]["y"], 1e-5
+        rest(served, "classified:predict", request)["outputs"],
+        saved_models["classified"]["y"],
+        1e-5,
     )
 
 
-def test_the_words_of_an_asset_where_it_lies_now(served: Running, told: Told) -> None:
-    one = told["words"]
+def test_the_words_of_an_asset_where_it_lies_now(
+    served: Running, saved_models: SavedModels
+) -> None:
+    one = saved_models["words"]
     assert rest(served, "words:predict", {"instances": one["x"]}) == {"predictions": one["y"]}
 
 
@@ -116,8 +124,10 @@ def test_what_is_no_bundle_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_one_is_a_model_service_like_any_other(models: Path, told: Told, tmp_path: Path) -> None:
-    one = told["named"]
+def test_one_is_a_model_service_like_any_other(
+    models: Path, saved_models: SavedModels, tmp_path: Path
+) -> None:
+    one = saved_models["named"]
     with serving(tmp_path) as server:
         server.cli("framework", "prepare", "tensorflow", timeout_s=600).good()
         words = ("deploy", "bundle", "v1", str(models / "named"), "-W")

@@ -44,10 +44,10 @@ def test_estimators_are_called_with_what_they_were_fitted_on() -> None:
         check=False,
     )
     assert made.returncode == 0, made.stderr
-    told = json.loads(made.stdout.splitlines()[-1])
-    assert {name: each["inputs"] for name, each in told.items()} == INPUTS
-    assert [name for name, each in told.items() if not each["same"]] == []
-    assert {name for name, each in told.items() if each["columns"] == ["age", "n"]} == {
+    estimators = json.loads(made.stdout.splitlines()[-1])
+    assert {name: each["inputs"] for name, each in estimators.items()} == INPUTS
+    assert [name for name, each in estimators.items() if not each["same"]] == []
+    assert {name for name, each in estimators.items() if each["columns"] == ["age", "n"]} == {
         "numbers by name",
         "numbers",
     }

@@ -34,8 +34,8 @@ def engine_settings(
 async def test_a_job_is_left_with_nothing_that_it_was_not_given(engine: LocalEngine) -> None:
     assert await attack(engine, _DESCRIPTORS) == {"0": "/dev/null", "1": "pipe", "2": "pipe"}
     names = set(await attack(engine, "tell(sorted(os.environ))"))
-    told = {"PATH", "LANG", "USER", "HOME", "TMPDIR", "PYTHONUNBUFFERED"}
-    told |= {"CLOUDML_GANG", "CLOUDML_METRICS", "CLOUDML_NOTICE", "CLOUDML_PROGRESS"}
-    assert names - {"PWD", "LC_CTYPE"} == told
+    expected = {"PATH", "LANG", "USER", "HOME", "TMPDIR", "PYTHONUNBUFFERED"}
+    expected |= {"CLOUDML_GANG", "CLOUDML_METRICS", "CLOUDML_NOTICE", "CLOUDML_PROGRESS"}
+    assert names - {"PWD", "LC_CTYPE"} == expected
     environment = Path(f"/proc/{spawner_pid(engine._root)}/environ").read_text()
     assert SECRET in environment, "it was there to be leaked"

@@ -56,7 +56,7 @@ _HTTP = [
 class Counts:
     """What was asked and how it was answered."""
 
-    asked: int = 0
+    requests: int = 0
     answered: int = 0
     refused: int = 0
     cancelled: int = 0
@@ -149,8 +149,8 @@ class Asker:
         connection.sendall(frames.window_update(0, max(1, received)))
         return rest, len(messages & waiting)
 
-    def _count(self, asked: int, good: int, cancelled: int = 0) -> None:
-        self.counts.asked += asked
+    def _count(self, requests: int, good: int, cancelled: int = 0) -> None:
+        self.counts.requests += requests
         self.counts.answered += good
         self.counts.cancelled += cancelled
-        self.counts.refused += asked - good - cancelled
+        self.counts.refused += requests - good - cancelled

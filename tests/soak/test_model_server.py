@@ -44,17 +44,17 @@ def test_requests_of_all_kinds_leave_nothing(tmp_path: Path) -> None:
         figures: list[tuple[int, float]] = []
         every = max(2 * 10 * BLOCK, REQUESTS // 10)
         while (
-            asker.counts.asked < REQUESTS + every
+            asker.counts.requests < REQUESTS + every
         ):  # the first part is to fill what is kept on purpose
-            until = asker.counts.asked + every
-            while asker.counts.asked < until:
+            until = asker.counts.requests + every
+            while asker.counts.requests < until:
                 asker.http2(10)
                 asker.http1(10)
-            figures.append((asker.counts.asked, memory_mb(running)))
+            figures.append((asker.counts.requests, memory_mb(running)))
             if len(figures) == 1:
                 before = held(running)
         after = held(running)
-        print(asker.counts, [(asked, round(mb, 1)) for asked, mb in figures], before, after)
+        print(asker.counts, [(count, round(mb, 1)) for count, mb in figures], before, after)
     assert asker.counts.refused > REQUESTS // 10
     assert asker.counts.cancelled > REQUESTS // 100
     assert figures[-1][1] <= figures[0][1] + MORE_MB, figures
@@ -69,10 +69,10 @@ def test_reloads_leave_nothing(tmp_path: Path) -> None:
     with model_server(*flags, "--version_settle_seconds", "0") as running:
 
         def post(path: str, body: bytes = b"") -> bytes:
-            asked = urllib.request.Request(
+            request = urllib.request.Request(
                 f"http://127.0.0.1:{running.port}{path}", body, method="POST"
             )
-            with urllib.request.urlopen(asked, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return bytes(answer.read())
 
         figures: list[float] = []

@@ -27,9 +27,9 @@ def client_environment(name: str, *requirements: str) -> Path:
         if not (folder / "ready").exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder / "venv"], check=True)
             pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check"]
-            wanted = [one for one in requirements if OURS not in one]
+            others = [one for one in requirements if OURS not in one]
             ours = [one.replace(OURS, str(ROOT)) for one in requirements if OURS in one]
             editable = [word for one in ours for word in ("-e", one)]
-            subprocess.run([*pip, "install", "-q", *wanted, *editable], check=True)
+            subprocess.run([*pip, "install", "-q", *others, *editable], check=True)
             (folder / "ready").touch()
     return programs

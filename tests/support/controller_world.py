@@ -186,7 +186,7 @@ class World:
         too.
         """
         rules = Rules(stop_grace_s=0.05, start_timeout_s=start_timeout_s)
-        told = replace(SETTINGS, **settings)  # type: ignore[arg-type]
+        controller_settings = replace(SETTINGS, **settings)  # type: ignore[arg-type]
         wrap = (faults or Faults()).wrap
         store, engine = wrap("store", self.store), wrap("engine", self.engine)
         storage = wrap("storage", self.storage)
@@ -207,14 +207,16 @@ class World:
                 outputs=outputs,
             )
 
-        scheduler = Scheduler(store=store, engine=engine, settings=told, offload=self.offload)
+        scheduler = Scheduler(
+            store=store, engine=engine, settings=controller_settings, offload=self.offload
+        )
         controllers: list[ResourceController] = [
             scheduler,
             TrainJobController(
                 scheduler=scheduler,
                 store=store,
                 engine=engine,
-                settings=told,
+                settings=controller_settings,
                 executor=executor(self._trainers(storage, wrap), TRAIN_JOB, self._outputs(wrap)),
                 rules=rules,
                 clock=system_clock,
@@ -227,14 +229,14 @@ class World:
         if faults is not None:
             controllers.append(ModelServiceController(
                 scheduler=scheduler, store=store, engine=engine, endpoints=wrap("endpoints", self.endpoints),
-                executor=executor(Model(), REPLICA), rules=rules, settings=told, clock=system_clock,
+                executor=executor(Model(), REPLICA), rules=rules, settings=controller_settings, clock=system_clock,
                 offload=self.offload, gateway=wrap("gateway", self.gateway), serving=self.serving,
             ))  # fmt: skip
         controller = ControllerManager(
             controllers,
             store=store,
             engine=engine,
-            settings=told,
+            settings=controller_settings,
             holder=holder,
             clock=system_clock,
             offload=self.offload,

@@ -61,10 +61,10 @@ MODEL = sum(step * item for step in range(40) for item in range(100))
 
 def waiting(job: JobHandle, word: bytes) -> JobHandle:
     """The job, when it has said a word, and the server knows that it runs: that may come later."""
-    told = b""
+    log = b""
     for chunk in job.logs(follow=True, installation=False):
-        told += chunk
-        if word in told:
+        log += chunk
+        if word in log:
             break
     while job.refresh().phase == "Starting":
         job.await_change()

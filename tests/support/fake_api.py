@@ -119,9 +119,8 @@ class FakeApi:
         self.checkpoints: list[JobCheckpoint] = []
         self.events: list[JobEvent] = []
         self.points: list[MetricPoint] = []
-        self.asked_points: dict[str, str] = {}
-        self.asked_runs: dict[str, str] = {}
-        self.scopes: list[str] | None = None
+        self.points_query: dict[str, str] = {}
+        self.runs_query: dict[str, str] = {}
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
 
     def __call__(self, seen: Seen) -> Reply:
@@ -162,7 +161,7 @@ class FakeApi:
         return json_reply(codec.encode(RuntimePage(items=family)))
 
     def on_runs(self, seen: Seen) -> Reply:
-        self.asked_runs = dict(seen.query)
+        self.runs_query = dict(seen.query)
         found = [
             Run(
                 uid=job.uid, name=job.name, experiment="Default", experiment_id="0", is_job=True,
@@ -180,10 +179,10 @@ class FakeApi:
             raise NotFound(f"there is no job {name}", field="job_name", value=name)
         if verb == "logs":
             lines = self.log.splitlines(keepends=True)
-            wanted = lines[len(lines) - int(seen.query.get("lines", len(lines))) :]
+            lines_to_send = lines[len(lines) - int(seen.query.get("lines", len(lines))) :]
             if seen.query.get("follow"):
                 self._change(job, **self.outcome)
-            content = b"".join(wanted)[int(seen.query.get("offset", 0)) :]
+            content = b"".join(lines_to_send)[int(seen.query.get("offset", 0)) :]
             return Reply(200, content.splitlines(keepends=True), {"content-type": "text/plain"})
         if verb == "events":
             event = JobEvent(
@@ -195,7 +194,7 @@ class FakeApi:
         if verb == "tasks":
             return json_reply(codec.encode(JobTasks(attempt=job.attempt, items=self.tasks)))
         if verb.startswith("series/"):
-            self.asked_points = dict(seen.query)
+            self.points_query = dict(seen.query)
             points = MetricPoints(name=verb[7:], task="master-0", items=self.points)
             return json_reply(codec.encode(points))
         if verb == "series":
@@ -221,9 +220,10 @@ class FakeApi:
             buckets = [Bucket(name=name, org="default", created_at=START) for name in self.buckets]
             return json_reply(codec.encode(BucketPage(items=buckets)))
         if (bucket, key) == ("-", "copy"):
-            said = seen.document
+            document = seen.document
             source, target = (
-                f"fds://{said[f'{end}bucket']}/{said[f'{end}key']}" for end in ("source_", "")
+                f"fds://{document[f'{end}bucket']}/{document[f'{end}key']}"
+                for end in ("source_", "")
             )
             self.objects[target] = self.objects[source]
             return json_reply(codec.encode(self._stored(target)), 201)
@@ -254,21 +254,19 @@ class FakeApi:
         return Reply(200, self.objects[uri], headers)
 
     def _submit(self, seen: Seen) -> Reply:
-        wanted = codec.decode(TrainJob, seen.document)
+        job = codec.decode(TrainJob, seen.document)
         key = seen.headers["idempotency-key"]
-        if self.keys.get(key) != wanted.job_name:
-            if wanted.job_name in self.jobs:
+        if self.keys.get(key) != job.job_name:
+            if job.job_name in self.jobs:
                 raise AlreadyExists(
-                    f"a job named {wanted.job_name} exists already",
+                    f"a job named {job.job_name} exists already",
                     same_spec=True,
                     field="job_name",
                 )
-            phase = "Saved" if wanted.save_mode else "Queued"
-            self.jobs[wanted.job_name] = make_job(
-                wanted.job_name, phase=phase, spec=codec.encode(wanted)
-            )
-            self.keys[key] = wanted.job_name
-        return json_reply(codec.encode(self.jobs[wanted.job_name]), 201)
+            phase = "Saved" if job.save_mode else "Queued"
+            self.jobs[job.job_name] = make_job(job.job_name, phase=phase, spec=codec.encode(job))
+            self.keys[key] = job.job_name
+        return json_reply(codec.encode(self.jobs[job.job_name]), 201)
 
     def _list(self, seen: Seen) -> Reply:
         limit, after = int(seen.query["limit"]), int(seen.query.get("after", 0))

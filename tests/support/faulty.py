@@ -48,11 +48,11 @@ class Faults:
             self._released.wait(60)
 
     def _is_to_hang(self, seam: str, method: str, arguments: object) -> bool:
-        said = repr(arguments)
+        text = repr(arguments)
         hangs = (
             self.hangs
             and self.armed == (seam, method)
-            and any(victim in said for victim in self.victims)
+            and any(victim in text for victim in self.victims)
         )
         self.hits += hangs
         return hangs
@@ -61,8 +61,8 @@ class Faults:
         """Fail, if this call is to."""
         self.calls[seam, method] += 1
         if self.error is not None and self.armed == (seam, method):
-            said = repr(arguments)
-            if any(victim in said for victim in self.victims):
+            text = repr(arguments)
+            if any(victim in text for victim in self.victims):
                 self.hits += 1
                 raise self.error.with_traceback(
                     None

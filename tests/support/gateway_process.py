@@ -93,16 +93,16 @@ class GatewayProcess:
         keys: dict[str, CallingKey] | None = None,
     ) -> None:
         """Serve these as well, and those no more."""
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             "routes": {uid: codec.encode(route) for uid, route in routes.items()},
             "drop": drop,
         }
         if keys is not None:
-            told["keys"] = {
+            document["keys"] = {
                 name: {"org": key.org, "key": key.key, "expires": key.expires}
                 for name, key in keys.items()
             }
-        answer = self.ask({"tell": told})
+        answer = self.ask({"tell": document})
         assert not answer["unbound"], answer
 
     def figures(self, uid: str) -> dict[str, Any]:

@@ -31,10 +31,10 @@ class Asked(Call):
     """A call over HTTP/1.1 whose end can be waited for."""
 
     def __init__(
-        self, service: Service, *, safe: bool = True, seconds: float = 10.0, asked: str = ""
+        self, service: Service, *, safe: bool = True, seconds: float = 10.0, release: str = ""
     ) -> None:
         loop = asyncio.get_running_loop()
-        super().__init__(service, loop.time() + seconds, safe=safe, release_name=asked)
+        super().__init__(service, loop.time() + seconds, safe=safe, release_name=release)
         self.found: asyncio.Future[Any] = loop.create_future()
         self.client: Http1Client | None = None
         self.fields = b""
@@ -71,7 +71,7 @@ class World:
         self.folder = folder
         self.asked: dict[str, int] = {}
         self.listening: dict[str, asyncio.AbstractServer] = {}
-        told = {
+        all_bounds = {
             "waiting": 10,
             "waiting_s": 0.3,
             "in_flight": 20,
@@ -84,7 +84,7 @@ class World:
             Route(1, "mine", "m/v1"),
             access,
             ModelList(list, access, "http://gateway"),
-            bounds=Bounds(**told),
+            bounds=Bounds(**all_bounds),
             limits=self.limits,
             iteration=LoopIteration(loop),
             loop=loop,

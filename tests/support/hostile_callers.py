@@ -73,8 +73,10 @@ def on_streams(make: Callable[[int], bytes], first: int = 1) -> Blocks:
 
 def head(path: str = "/a/B", method: str = "POST", **fields: str) -> bytes:
     """A block of headers that changes no table."""
-    told = {":method": method, ":scheme": "http", ":path": path, ":authority": "x", **fields}
-    return b"".join(frames.literal(name.replace("_", "-"), value) for name, value in told.items())
+    fields_sent = {":method": method, ":scheme": "http", ":path": path, ":authority": "x", **fields}
+    return b"".join(
+        frames.literal(name.replace("_", "-"), value) for name, value in fields_sent.items()
+    )
 
 
 GRPC = head(content_type="application/grpc")

@@ -416,7 +416,7 @@ async def data_before_its_head(peer: Peer) -> None:
 
 
 @behaviour(http2=True, hung_up=True)
-async def an_answer_that_nobody_asked_for(peer: Peer) -> None:
+async def an_unrequested_answer(peer: Peer) -> None:
     await peer.send(SETTINGS, frames.frame(frames.HEADERS, 0x5, 999, HEAD))
     await peer.wait()
 

@@ -86,8 +86,8 @@ class Peer:
     def begin(self, *values: tuple[int, int]) -> Self:
         """Exchange prefaces and settings."""
         self.send(PREFACE + settings(*values))
-        told = self.until(SETTINGS)
-        self.settings = dict(struct.iter_unpack(">HL", told.payload))
+        settings_frame = self.until(SETTINGS)
+        self.settings = dict(struct.iter_unpack(">HL", settings_frame.payload))
         assert self.until(SETTINGS).flags & ACK
         self.send(frame(SETTINGS, ACK, 0))
         return self

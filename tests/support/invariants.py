@@ -235,11 +235,11 @@ def outputs_wrong(client: CloudMlClient, job: Job) -> list[str]:
     for file in client.train_job_outputs(job.uid):
         with client.storage.open(file.uri) as body:
             found[file.path] = body.read()
-    wanted = {f"model/{number}": f"output {number}".encode() for number in range(OUTPUTS)}
-    told = (job.outputs.files, job.outputs.bytes, job.outputs.not_kept) if job.outputs else None
-    if found == wanted and told == (OUTPUTS, sum(map(len, wanted.values())), 0):
+    expected = {f"model/{number}": f"output {number}".encode() for number in range(OUTPUTS)}
+    totals = (job.outputs.files, job.outputs.bytes, job.outputs.not_kept) if job.outputs else None
+    if found == expected and totals == (OUTPUTS, sum(map(len, expected.values())), 0):
         return []
-    return [f"{job.name} has the outputs {found}, and says {told}"]
+    return [f"{job.name} has the outputs {found}, and says {totals}"]
 
 
 def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 60.0) -> list[str]:
@@ -286,12 +286,12 @@ def task_ports(server: RealServer) -> int:
     """How many of ``engine.ports`` the server has given out; a server that is down gives out none."""
     try:
         with urlopen(f"{server.endpoint}/metrics", timeout=10) as answer:
-            told = answer.read().decode()
+            figures = answer.read().decode()
     except URLError as error:
         if isinstance(error.reason, ConnectionRefusedError):
             return 0
         raise
-    counted = re.search(r"^cloudml_task_ports (\d+)", told, re.MULTILINE)
+    counted = re.search(r"^cloudml_task_ports (\d+)", figures, re.MULTILINE)
     assert counted is not None
     return int(counted[1])
 

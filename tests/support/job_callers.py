@@ -37,8 +37,8 @@ class JobServer:
 
     async def _serve(self, one: JobListener, listener: socket.socket) -> asyncio.Server:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            said = (await reader.readline()).decode().strip()
-            writer.write(f"{one.tenant} {one.job_uid} {said}\n".encode())
+            line = (await reader.readline()).decode().strip()
+            writer.write(f"{one.tenant} {one.job_uid} {line}\n".encode())
             writer.close()
 
         return await asyncio.start_server(answer, sock=listener)

@@ -27,7 +27,7 @@ class LostAnswers(socketserver.ThreadingTCPServer):
         self.target = ("127.0.0.1", port)
         self.lost = 0
         self.requests: list[str] = []
-        self._wanted: str | None = None
+        self._method: str | None = None
         self._meanwhile: Callable[[], object] = lambda: None
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -40,7 +40,7 @@ class LostAnswers(socketserver.ThreadingTCPServer):
         """Lose the answer to the next request of a method, and call ``meanwhile`` before the
         client knows.
         """
-        self._wanted, self._meanwhile = method, meanwhile
+        self._method, self._meanwhile = method, meanwhile
 
     def note(self, chunk: bytes) -> bool:
         """Note a request; returns whether its answer is to be lost."""
@@ -48,9 +48,9 @@ class LostAnswers(socketserver.ThreadingTCPServer):
         if not line.endswith("HTTP/1.1"):
             return False
         self.requests.append(line)
-        if self._wanted is None or not line.startswith(self._wanted + " "):
+        if self._method is None or not line.startswith(self._method + " "):
             return False
-        self._wanted = None
+        self._method = None
         return True
 
     def answer_is_lost(self) -> None:

@@ -38,10 +38,10 @@ def cost_of(function: Callable[[], object]) -> Cost:
             os._exit(code)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
+        report = pipe.read()
     _, status = os.waitpid(pid, 0)
     assert status == 0, f"the measured function failed: {status}"
-    return Cost(*json.loads(told))
+    return Cost(*json.loads(report))
 
 
 def growth(

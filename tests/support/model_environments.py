@@ -27,8 +27,8 @@ def environment(*packages: str) -> Path:
     """The Python of an environment with these packages and the model server as it lies here, or
     a skip.
     """
-    wanted = [*_own_needs(), *packages]
-    folder = _made(sys.executable, wanted)
+    requirements = [*_own_needs(), *packages]
+    folder = _made(sys.executable, requirements)
     site = next((folder / "lib").glob("python*/site-packages"))
     (site / "cloud_ml.pth").write_text(str(ROOT / "src"), "utf-8")
     return folder / "bin" / "python"
@@ -48,15 +48,17 @@ def older_environment(version: str, *packages: str) -> Path:
     return _made(interpreter, packages) / "bin" / "python"
 
 
-def _made(interpreter: str, wanted: Sequence[str]) -> Path:
-    told = sys.version if interpreter == sys.executable else interpreter
-    folder = KEPT / hashlib.sha256("\n".join([told, *wanted]).encode()).hexdigest()[:16]
+def _made(interpreter: str, requirements: Sequence[str]) -> Path:
+    python_version = sys.version if interpreter == sys.executable else interpreter
+    folder = (
+        KEPT / hashlib.sha256("\n".join([python_version, *requirements]).encode()).hexdigest()[:16]
+    )
     python = folder / "bin" / "python"
     done = folder / ".done"
     if not done.exists():
         subprocess.run([interpreter, "-m", "venv", "--clear", str(folder)], check=True, timeout=120)
         installed = subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", *wanted],
+            [str(python), "-m", "pip", "install", "-q", *requirements],
             capture_output=True,
             text=True,
             timeout=1200,
@@ -65,7 +67,7 @@ def _made(interpreter: str, wanted: Sequence[str]) -> Path:
         if installed.returncode:
             if any(word in installed.stderr for word in _UNREACHABLE):
                 pytest.skip(
-                    f"{' '.join(wanted)} cannot be installed here: "
+                    f"{' '.join(requirements)} cannot be installed here: "
                     f"{installed.stderr.splitlines()[-1][:200]}"
                 )
             raise AssertionError(installed.stderr)

@@ -256,5 +256,5 @@ def find_interpreter(versions: Sequence[str]) -> str | None:
 def _do(command: list[str]) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if ended.returncode:
-        said = (ended.stderr or ended.stdout).strip().splitlines() or ["nothing was said"]
-        pytest.skip(f"the original client cannot be installed here: {said[-1]}")
+        lines = (ended.stderr or ended.stdout).strip().splitlines() or ["nothing was said"]
+        pytest.skip(f"the original client cannot be installed here: {lines[-1]}")

@@ -29,6 +29,6 @@ def original_request(
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
-    told = json.loads(answer.read())
+    result = json.loads(answer.read())
     connection.close()
-    return answer.status, told
+    return answer.status, result

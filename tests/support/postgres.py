@@ -34,8 +34,8 @@ _ROOT = os.geteuid() == 0
 def binaries() -> Path | None:
     """The folder of ``initdb`` and ``postgres``, the newest there is."""
     if (config := shutil.which("pg_config")) is not None:
-        told = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)
-        candidates = [Path(told.stdout.strip())]
+        result = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)
+        candidates = [Path(result.stdout.strip())]
     else:
         candidates = []
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)

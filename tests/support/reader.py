@@ -61,8 +61,8 @@ def missing(shown: str, printed: str) -> list[str]:
     found, absent = iter([_loose(line) for line in printed.splitlines()]), []
     for line in shown.splitlines():
         if line.strip() not in ("", "…") and not _MAY_BE_THERE_ALREADY.match(line):
-            wanted = _loose(line)
-            if not any(one == wanted for one in found):
+            expected = _loose(line)
+            if not any(one == expected for one in found):
                 absent.append(line)
     return absent
 

@@ -333,18 +333,18 @@ def trainer(folder: Path, source: str, **files: str) -> Path:
 def _announcement(process: subprocess.Popen[bytes], deadline: float) -> list[str]:
     """What the process prints until it has said everything, has ended, or the time is over."""
     assert process.stdout is not None
-    said, output = b"", select.poll()  # `select.select` refuses descriptors above 1023
+    announced, output = b"", select.poll()  # `select.select` refuses descriptors above 1023
     output.register(process.stdout.fileno(), select.POLLIN)
-    while _LAST_LINE.encode() not in said and time.monotonic() < deadline:
+    while _LAST_LINE.encode() not in announced and time.monotonic() < deadline:
         ended = process.poll() is not None
         if output.poll(0 if ended else 200):
             chunk = os.read(process.stdout.fileno(), 4096)
             if not chunk:
                 break
-            said += chunk
+            announced += chunk
         elif ended:  # what it started may hold the pipe open
             break
-    return said.decode().splitlines()
+    return announced.decode().splitlines()
 
 
 @contextlib.contextmanager

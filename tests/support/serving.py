@@ -106,11 +106,11 @@ def model_server(*flags: str, python: Path | str = sys.executable) -> Iterator[R
         try:
             seen: list[str] = []
             ports: list[int] = []
-            wanted = 2 if "--rest_api_port" in flags else 1
+            count = 2 if "--rest_api_port" in flags else 1
             for line in process.stderr:
                 seen.append(line)
                 ports += [int(port) for port in re.findall(r"listening on \S+:(\d+)", line)]
-                if len(ports) == wanted:
+                if len(ports) == count:
                     rest.start()
                     yield Running(process, ports[0], ports)
                     break

@@ -614,9 +614,9 @@ async def trial_of(served: Served, study: str, name: str) -> None:
     """Submit a job as the trial of a study."""
     caller = served.platform.identities.find(served.admin.identity.access_key)
     assert caller is not None
-    asked = TrainJob(name, "trainer.task", TRAINER)
+    train_job = TrainJob(name, "trainer.task", TRAINER)
     capacity = await served.engine.capacity()
-    served.platform.jobs.submit(caller, asked, capacity, parent=ParentRef(STUDY.name, study))
+    served.platform.jobs.submit(caller, train_job, capacity, parent=ParentRef(STUDY.name, study))
 
 
 async def furnish(served: Served, name: str) -> dict[str, str]:
@@ -672,11 +672,11 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
         await trial_of(served, searched["uid"], "rates-hp-0")
     board = {"name": "curves", "logdir": "fds://furniture/logs"}
     await made("POST", "/api/v1/tensorboards", board)
-    wish = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
+    application_request = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
     token = (await made("POST", "/api/v1/tokens", {"scopes": ["jobs:read"], "expires_in_s": 3600}))[
         "info"
     ]["id"]
-    application = (await made("POST", f"{ADMIN}/quota/applications", wish))["id"]
+    application = (await made("POST", f"{ADMIN}/quota/applications", application_request))["id"]
     group = await made("POST", f"{MLFLOW}/experiments/create", {"name": "chairs"})
     logged = await made("POST", f"{MLFLOW}/runs/create", {"experiment_id": group["experiment_id"]})
     run = logged["run"]["info"]["run_id"]

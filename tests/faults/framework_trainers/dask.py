@@ -50,11 +50,11 @@ with Client() as client:
     while model.step < STEPS:
         if model.step == HELD_STEP:
             task.here("training")
-        asked = [
+        futures = [
             client.submit(gradient, rank, model.state(), workers=[name], pure=False)
             for rank, name in enumerate(WORKERS)
         ]
-        model.add(client.gather(asked))
+        model.add(client.gather(futures))
         task.note_step("step", model.step)
         task.say(f"step {model.step}")
         if must_save(model.state()):

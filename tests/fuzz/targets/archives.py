@@ -143,8 +143,8 @@ def wheel(data: bytes) -> None:
     name, metadata, points = map(text, pieces(data, 3))
     with contextlib.suppress(EnvironmentFailed):
         wheels.check_tags(name, own())
-    said = wheels.read_metadata(metadata)
-    assert "\n" not in said.name + said.version + "".join(said.requires)
+    read_back = wheels.read_metadata(metadata)
+    assert "\n" not in read_back.name + read_back.version + "".join(read_back.requires)
     with scratch() as site:
         (site / "a.dist-info").mkdir()
         (site / "a.dist-info/entry_points.txt").write_bytes(

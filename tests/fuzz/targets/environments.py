@@ -357,10 +357,10 @@ def failure_message(data: bytes) -> None:
         context = FailureContext(
             [CodeFolder(str(folder), "/x/site")], "/x/site", command=text(data)
         )
-        told = explain.message("ended", data, context, code=data[0] if data else 1)
-    assert told.startswith("ended")
-    assert told.isprintable()
-    assert len(told) <= explain.LONGEST
+        message = explain.message("ended", data, context, code=data[0] if data else 1)
+    assert message.startswith("ended")
+    assert message.isprintable()
+    assert len(message) <= explain.LONGEST
     missing_files.missing_path(text(data))
 
 

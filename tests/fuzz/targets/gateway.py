@@ -142,11 +142,11 @@ class _Caller:
     streams = False
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.answers: list[Any] = []
         self.size = 0
 
     def ended(self, *parts: Any) -> None:
-        self.told.append(parts)
+        self.answers.append(parts)
         self.size += len(str(parts))
 
     answered = ended
@@ -157,7 +157,7 @@ class _Caller:
         self.size += len(data)
 
     def failed(self, **why: bool) -> None:
-        self.told.append(why)
+        self.answers.append(why)
 
 
 _ANSWER = b"\x88" + frames.literal("content-type", "application/grpc")
@@ -212,7 +212,7 @@ def _replica_frames(pieces: list[bytes]) -> None:
         client.call(b"\x83\x86\x84", b"request", cast("Any", caller))
     fed = _feed(ground, client, pieces)
     client.connection_lost(None)
-    assert [len(caller.told) for caller in callers] == [1, 1]
+    assert [len(caller.answers) for caller in callers] == [1, 1]
     assert bodies.held == 0
     _bounded(share, ground, callers, fed)
 
@@ -249,15 +249,15 @@ def _replica_head(pieces: list[bytes]) -> Any:
     client.call(b"GET / HTTP/1.1\r\n\r\n", b"", cast("Any", caller))
     fed = _feed(ground, client, pieces)
     client.connection_lost(None)
-    assert len(caller.told) == 1
+    assert len(caller.answers) == 1
     assert bodies.held == 0
-    if isinstance(caller.told[0], tuple):
-        assert b"\r\n\r\n" not in caller.told[0][1]
+    if isinstance(caller.answers[0], tuple):
+        assert b"\r\n\r\n" not in caller.answers[0][1]
         assert all(
-            b"\r" not in line and b"\n" not in line for line in caller.told[0][1].split(b"\r\n")
+            b"\r" not in line and b"\n" not in line for line in caller.answers[0][1].split(b"\r\n")
         )
     _bounded(share, ground, [caller], fed)
-    return caller.told[0]
+    return caller.answers[0]
 
 
 @target(

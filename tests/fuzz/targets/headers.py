@@ -248,8 +248,8 @@ def origins(data: bytes) -> None:
         named = cors.parse_origins(listed)
     except ValueError:
         return
-    asked = {"origin": origin, "access-control-request-method": "POST"}
-    head = Head("OPTIONS", "/", asked, old=False)
+    fields = {"origin": origin, "access-control-request-method": "POST"}
+    head = Head("OPTIONS", "/", fields, old=False)
     lines = cors.Cors(named).fields(head)
     allowed = origin in named or cors.ANY in named
     assert (

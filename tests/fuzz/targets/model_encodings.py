@@ -248,6 +248,6 @@ def model_encodings(data: bytes) -> None:
     expected = [_alone(each) for each in messages]
     assert all(status not in (2, 13) for status, _ in expected), expected
     world = World(VERSIONS)
-    for message, told in zip(messages, expected, strict=True):
-        assert world.call(PREDICT, message) == told
+    for message, answer in zip(messages, expected, strict=True):
+        assert world.call(PREDICT, message) == answer
     assert world.calls(PREDICT, messages[::-1]) == expected[::-1]  # all of them in one batch

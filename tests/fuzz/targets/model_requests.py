@@ -37,8 +37,8 @@ def predict(signature: str = "", **tensors: tuple[int, Any]) -> bytes:
     return bytes(made.SerializeToString(deterministic=True))
 
 
-def infer(signature: str = "", asked_id: str = "", **tensors: tuple[str, Any]) -> bytes:
-    made = message("inference.ModelInferRequest")(model_name="m", id=asked_id)
+def infer(signature: str = "", request_id: str = "", **tensors: tuple[str, Any]) -> bytes:
+    made = message("inference.ModelInferRequest")(model_name="m", id=request_id)
     if signature:
         made.parameters["signature_name"].string_param = signature
     for name, (kind, values) in tensors.items():
@@ -125,11 +125,11 @@ def model_predict(data: bytes) -> None:
     """Answered as the library reads it, whatever was met before; a good answer holds the values
     that were sent.
     """
-    for seed, asked in ((PREDICTIONS[0], data), altered(PREDICTIONS, data)):
-        status, answer = agrees(PREDICT, seed, asked)
+    for seed, altered_body in ((PREDICTIONS[0], data), altered(PREDICTIONS, data)):
+        status, answer = agrees(PREDICT, seed, altered_body)
         if status:
             continue
-        sent = message("tensorflow.serving.PredictRequest").FromString(asked)
+        sent = message("tensorflow.serving.PredictRequest").FromString(altered_body)
         got = message("tensorflow.serving.PredictResponse").FromString(answer)
         for name in got.outputs:
             one, other = (
@@ -149,11 +149,11 @@ def model_predict(data: bytes) -> None:
 )  # fmt: skip
 def model_infer(data: bytes) -> None:
     """The same for the Open Inference Protocol, whose answers repeat the id."""
-    for seed, asked in ((INFERENCES[1], data), altered(INFERENCES, data)):
-        status, answer = agrees(INFER, seed, asked)
+    for seed, altered_body in ((INFERENCES[1], data), altered(INFERENCES, data)):
+        status, answer = agrees(INFER, seed, altered_body)
         if status:
             continue
-        sent = message("inference.ModelInferRequest").FromString(asked)
+        sent = message("inference.ModelInferRequest").FromString(altered_body)
         got = message("inference.ModelInferResponse").FromString(answer)
         assert got.id == sent.id
         if sent.raw_input_contents:
@@ -162,8 +162,10 @@ def model_infer(data: bytes) -> None:
                 for each, raw in zip(sent.inputs, sent.raw_input_contents, strict=True)
             }
             for output, raw in zip(got.outputs, got.raw_output_contents, strict=True):
-                told = names[output.name]
-                assert raw == (bytes(map(bool, told)) if output.datatype == "BOOL" else told)
+                expected_data = names[output.name]
+                assert raw == (
+                    bytes(map(bool, expected_data)) if output.datatype == "BOOL" else expected_data
+                )
 
 
 @target(

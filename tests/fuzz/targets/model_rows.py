@@ -64,23 +64,26 @@ def expected(body: bytes) -> Any:
     float64 for one.
     """
     try:
-        asked = json.loads(body, object_pairs_hook=_once)
+        document = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError, _Twice):
         return None
     if (
-        type(asked) is not dict
-        or asked.get("signature_name") not in INPUTS
-        or ("inputs" in asked) == ("instances" in asked)
+        type(document) is not dict
+        or document.get("signature_name") not in INPUTS
+        or ("inputs" in document) == ("instances" in document)
     ):
         return None
-    inputs, value = INPUTS[asked["signature_name"]], asked.get("inputs", asked.get("instances"))
+    inputs, value = (
+        INPUTS[document["signature_name"]],
+        document.get("inputs", document.get("instances")),
+    )
     try:
-        columns = _columns(inputs, value, rows="instances" in asked)
+        columns = _columns(inputs, value, rows="instances" in document)
     except (TypeError, ValueError, OverflowError, KeyError):
         return None
     if len({len(each) for each in columns.values()}) != 1:
         return None
-    if "inputs" in asked:
+    if "inputs" in document:
         return {"outputs": columns}
     return {
         "predictions": [
@@ -176,9 +179,9 @@ def model_rows(data: bytes) -> None:
     luck = random.Random(data)
     bodies = [_body(luck) for _ in range(4)] + ([data] if data[:1] == b"{" else [])
     world = _WORLDS.setdefault(True, World())
-    for body, (status, told) in zip(bodies, ask(world, bodies), strict=True):
-        wanted = expected(body)
-        if wanted is not None:
-            assert (status, _single(told)) == (200, wanted), body
+    for body, (status, answer) in zip(bodies, ask(world, bodies), strict=True):
+        expectation = expected(body)
+        if expectation is not None:
+            assert (status, _single(answer)) == (200, expectation), body
         elif body != data or status != 200:  # what was made up may be a request of another kind
-            assert 400 <= status < 500, (status, told)
+            assert 400 <= status < 500, (status, answer)

@@ -123,7 +123,7 @@ def changed(text: str, luck: random.Random) -> str:
     return text[:at] + luck.choice(_PIECES) + text[at + luck.choice((0, 0, 1, 4)) :]
 
 
-def told(answer: bytes) -> object:
+def parse_answer(answer: bytes) -> object:
     """An answer as a document, so that only its meaning counts."""
     status, _, text = answer.partition(b"\n")
     return status, json.loads(text)
@@ -142,6 +142,6 @@ def model_templates(data: bytes) -> None:
     bodies = [text.encode() for text in texts] + ([data, data] if data[:1] == b"{" else [])
     world = World()
     for body in bodies:
-        answer = told(ask(world, body))
-        assert answer == told(ask(World(), body)), body
+        answer = parse_answer(ask(world, body))
+        assert answer == parse_answer(ask(World(), body)), body
         assert answer[0].split(b" ")[1] != b"500", (body, answer)

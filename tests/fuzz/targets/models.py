@@ -133,9 +133,9 @@ def data_files(data: bytes) -> None:
     with contextlib.suppress(
         InvalidRequest, UnicodeEncodeError, RecursionError
     ):  # halves of surrogate pairs
-        asked = inference.read_inputs(document)
-        if isinstance(asked.values, dict):
-            assert tensors.predict_request("linear", asked.values, asked.types, asked.signature)
+        inputs = inference.read_inputs(document)
+        if isinstance(inputs.values, dict):
+            assert tensors.predict_request("linear", inputs.values, inputs.types, inputs.signature)
 
 
 _METADATA = {
@@ -167,7 +167,7 @@ _METADATA = {
            "cloudml_serving_requests_total 1e999\n", "cloudml_serving_refused_total{} -\n"],
     words=["cloudml_serving_requests_total", '{code="OK"}', " 1\n"],
 )  # fmt: skip
-def told_by_replicas(data: bytes) -> None:
+def replica_reports(data: bytes) -> None:
     """A replica may say what it likes: it is figures and signatures, or it is not heeded."""
     text = data.decode("utf-8", "replace")
     counted = replicas._sum_figures(text)

@@ -71,8 +71,8 @@ def optuna_trial(data: bytes) -> None:
     assert set(optuna_views.space_of(stored)) == set(found.params)
     if not stored.trials[0].over:
         try:
-            wish = NewState(1, (1.0, 2.0), "key")
-            optuna_trials.with_state(record, stored.trials[0], wish, _NOW)
+            new_state = NewState(1, (1.0, 2.0), "key")
+            optuna_trials.with_state(record, stored.trials[0], new_state, _NOW)
         except InvalidRequest:
             raise AssertionError("a trial that runs cannot be completed") from None
 

@@ -42,7 +42,7 @@ class Recorder:
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Meaning:
         made = self._front.understand(fields)
-        told = tuple(
+        meaning = tuple(
             getattr(made, name)
             for name in ("release_name", "block", "safe", "streams", "timeout", "token")
         )
@@ -52,7 +52,7 @@ class Recorder:
             if rest is not None
             else None
         )
-        return tuple(fields), told, made.refusal is not None, written
+        return tuple(fields), meaning, made.refusal is not None, written
 
     def length(self, head: Meaning, begun: memoryview) -> int:
         return 0

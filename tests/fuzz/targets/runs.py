@@ -78,13 +78,13 @@ def run_filter(data: bytes) -> None:
 
 def _check_bound(conditions: tuple) -> None:  # type: ignore[type-arg]
     for dialect in ("sqlite", "postgresql"):
-        said = str(statement(RunSearch("red", ["1"], conditions), dialect))
+        query = str(statement(RunSearch("red", ["1"], conditions), dialect))
         for one in conditions:
             values = one.value if isinstance(one.value, tuple) else (one.value,)
             named = one.key if one.entity is not Entity.ATTRIBUTE else ""
             for value in (named, *values):
                 if isinstance(value, str) and len(value) > 40:
-                    assert value not in said
+                    assert value not in query
             assert isinstance(one.operator, Operator)
 
 

@@ -40,7 +40,7 @@ _SEALED = _KEY.seal(b"value", "default/db")
     ],
     words=["=", "_", "-", "../", "LD_", "CLOUDML_", "TOKEN", "KEY", "PASS", "\0", "\n", "ß"],
 )
-def asked_secrets(data: bytes) -> None:
+def requested_secrets(data: bytes) -> None:
     """What passes is a name that stays in its folder and a variable that a program may have."""
     value = text(data)
     secret.looks_secret(value)

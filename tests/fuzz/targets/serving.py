@@ -324,11 +324,11 @@ def grpc_timeouts(data: bytes) -> None:
 def model_inference(data: bytes) -> None:
     """Refused; or known by its bytes with the values that the library reads."""
     try:
-        asked = message("inference.ModelInferRequest").FromString(data)
-        (array,) = infer_request.arrays_of(_FLOATS, asked)
+        request = message("inference.ModelInferRequest").FromString(data)
+        (array,) = infer_request.arrays_of(_FLOATS, request)
     except (DecodeError, ServingError):
         return
-    spans = infer_request.infer_spans(data, 0, _FLOATS, asked)
+    spans = infer_request.infer_spans(data, 0, _FLOATS, request)
     if spans is not None:
         assert data[spans[0][0] : spans[0][1]] == array.tobytes()
-        assert [data[start:end] for start, end in spans[1:]] in ([], [asked.id.encode()])
+        assert [data[start:end] for start, end in spans[1:]] in ([], [request.id.encode()])

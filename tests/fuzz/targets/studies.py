@@ -65,9 +65,11 @@ def new_study(data: bytes) -> None:
         return
     assert 1 <= spec.max_trials <= _SETTINGS.trials_per_study
     for number in range(spec.max_trials):
-        said = suggest(spec, (), number)
+        suggestion = suggest(spec, (), number)
         parameters = dict(
-            qmc.suggest(problem_of(spec, (), number)) if said is None else said.parameters
+            qmc.suggest(problem_of(spec, (), number))
+            if suggestion is None
+            else suggestion.parameters
         )
         check_trial(spec.space, parameters, "trial", spec.constraints)
         try:

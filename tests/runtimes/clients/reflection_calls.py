@@ -38,13 +38,13 @@ def names_of(service: object) -> set[str]:
 
 channel = grpc.insecure_channel(sys.argv[1])
 services = list(ProtoReflectionDescriptorDatabase(channel).get_services())
-unknown, asked = [], 0
+unknown, calls = [], 0
 for service in services:
     pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
     for name in sorted(names_of(pool.FindServiceByName(service))):
-        asked += 1
+        calls += 1
         try:
             ProtoReflectionDescriptorDatabase(channel).FindFileContainingSymbol(name)
         except KeyError:
             unknown.append(name)
-print(json.dumps({"services": services, "asked": asked, "unknown": unknown}))
+print(json.dumps({"services": services, "asked": calls, "unknown": unknown}))

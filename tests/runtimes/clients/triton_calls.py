@@ -15,7 +15,7 @@ def tensor(module: object, values: list[float]) -> list[object]:
     return [made]
 
 
-def told(client: object, module: object, **as_json: bool) -> dict[str, object]:
+def read_everything(client: object, module: object, **as_json: bool) -> dict[str, object]:
     found = {
         "live": client.is_server_live(),
         "ready": client.is_server_ready(),
@@ -63,8 +63,8 @@ rest, rpc = (
 print(
     json.dumps(
         {
-            "http": told(rest, over_http),
-            "grpc": told(rpc, over_grpc, as_json=True),
+            "http": read_everything(rest, over_http),
+            "grpc": read_everything(rpc, over_grpc, as_json=True),
             "stream": streamed(rpc),
         }
     )

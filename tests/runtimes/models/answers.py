@@ -20,7 +20,7 @@ def calls(signature, output, x, run):
     return made
 
 
-def told(merged, *calls_of, dtype="float32", given="x"):
+def model_calls(merged, *calls_of, dtype="float32", given="x"):
     """What a model is called with. ``merged`` are the signatures whose calls may run together."""
     every = [call for each in calls_of for call in each]
     return {"input": given, "dtype": dtype, "merged": merged, "calls": every}

@@ -122,26 +122,28 @@ def reason(module, x):
     exported = torch.export.export(module.eval(), (x,), dynamic_shapes=({0: rows},))
     try:
         torch_graph.check(exported)
-    except NotIndependent as told:
-        return str(told)
+    except NotIndependent as refusal_error:
+        return str(refusal_error)
     return ""
 
 
 def main():
     torch.manual_seed(0)
     x = torch.randn(3, 4)
-    told = {f"mixes: {name}": reason(Program(run), x) for name, run in MIXES.items()}
-    told["mixes: counter"] = reason(Counter(), x)
-    told["mixes: number of rows in a graph of its own"] = reason(WithoutGradients(torch.arange), x)
-    told["mixes: random in a graph of its own"] = reason(
+    reasons = {f"mixes: {name}": reason(Program(run), x) for name, run in MIXES.items()}
+    reasons["mixes: counter"] = reason(Counter(), x)
+    reasons["mixes: number of rows in a graph of its own"] = reason(
+        WithoutGradients(torch.arange), x
+    )
+    reasons["mixes: random in a graph of its own"] = reason(
         WithoutGradients(lambda _: torch.rand(4)), x
     )
-    told["mixes: a graph chosen by the number of rows"] = reason(Chosen(), x)
-    told |= {f"apart: {name}": reason(Program(run), x) for name, run in APART.items()}
-    told["apart: network"] = reason(network(), x)
-    told["apart: convolutions"] = reason(convolutions(), torch.randn(3, 3, 8, 8))
-    told["apart: encoder"] = reason(encoder(), torch.randn(3, 5, 16))
-    print(json.dumps(told))
+    reasons["mixes: a graph chosen by the number of rows"] = reason(Chosen(), x)
+    reasons |= {f"apart: {name}": reason(Program(run), x) for name, run in APART.items()}
+    reasons["apart: network"] = reason(network(), x)
+    reasons["apart: convolutions"] = reason(convolutions(), torch.randn(3, 3, 8, 8))
+    reasons["apart: encoder"] = reason(encoder(), torch.randn(3, 5, 16))
+    print(json.dumps(reasons))
 
 
 if __name__ == "__main__":

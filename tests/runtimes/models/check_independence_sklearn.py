@@ -117,12 +117,12 @@ def main():
     warnings.simplefilter("ignore")
     x = np.random.default_rng(0).standard_normal((60, 4))
     y = (x[:, 0] > 0).astype(int)
-    told = {}
+    verdicts = {}
     for group, estimators in (("apart", APART), ("mixes", MIXES)):
         for place, estimator in enumerate(estimators):
             for name, reason in reasons(estimator, x, y).items():
-                told[f"{group}: {type(estimator).__name__} {place} {name}"] = reason
-    print(json.dumps(told))
+                verdicts[f"{group}: {type(estimator).__name__} {place} {name}"] = reason
+    print(json.dumps(verdicts))
 
 
 if __name__ == "__main__":

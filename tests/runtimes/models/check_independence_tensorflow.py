@@ -147,15 +147,15 @@ def refusal(model):
     """Why the layers of a model are not proven, whatever the probe would say."""
     try:
         keras_layers.check(model)
-    except NotIndependent as told:
-        return str(told)
+    except NotIndependent as refusal_error:
+        return str(refusal_error)
     return ""
 
 
 def reason(model):
     """Why a model is not proven, or how its rows differ."""
-    if told := refusal(model):
-        return told
+    if why := refusal(model):
+        return why
     loaded = KerasModel(model, {"serving_default": _describe_model(model)})
     return probe.difference(loaded, loaded.signatures["serving_default"])
 
@@ -166,8 +166,8 @@ def saved(model, folder):
     signature = described.signatures(Path(folder))["serving_default"]
     try:
         tensorflow_graph.check(tensorflow_file.read(Path(folder) / "saved_model.pb"), signature)
-    except NotIndependent as told:
-        return str(told)
+    except NotIndependent as refusal_error:
+        return str(refusal_error)
     return ""
 
 
@@ -186,21 +186,23 @@ def lite(model, folder):
 
 def main():
     keras.utils.set_random_seed(0)
-    told = {f"apart: {name}": reason(model) for name, model in APART.items()}
-    told |= {f"mixes: {name}": refusal(model) for name, model in MIXES.items()}
+    reasons = {f"apart: {name}": reason(model) for name, model in APART.items()}
+    reasons |= {f"mixes: {name}": refusal(model) for name, model in MIXES.items()}
     with tempfile.TemporaryDirectory() as folder:
         for name in ("network", "convolutions", "transformer"):
-            told[f"apart: {name}, saved"] = saved(APART[name], f"{folder}/{name}")
-        told["apart: transformer by operations, saved"] = saved(
+            reasons[f"apart: {name}, saved"] = saved(APART[name], f"{folder}/{name}")
+        reasons["apart: transformer by operations, saved"] = saved(
             functional((7,), transformer, "int32"), f"{folder}/t"
         )
         for name in ("own layer", "operation", "softmax", "lambda", "activation"):
-            told[f"mixes: {name}, saved"] = saved(MIXES[name], f"{folder}/{name.replace(' ', '_')}")
+            reasons[f"mixes: {name}, saved"] = saved(
+                MIXES[name], f"{folder}/{name.replace(' ', '_')}"
+            )
         for name in ("network", "convolutions"):
-            told[f"apart: {name}, lite"] = lite(APART[name], folder)
+            reasons[f"apart: {name}, lite"] = lite(APART[name], folder)
         for name in ("own layer", "operation", "softmax"):
-            told[f"mixes: {name}, lite"] = lite(MIXES[name], folder)
-    print(json.dumps(told))
+            reasons[f"mixes: {name}, lite"] = lite(MIXES[name], folder)
+    print(json.dumps(reasons))
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def sent(values: Any, kind: dtypes.DType) -> Any:
     return made
 
 
-told = {}
+estimators = {}
 for name, (estimator, rows) in models.items():
     estimator.fit(rows, labels)
     served = SklearnModel(estimator, describe_estimator(estimator))
@@ -99,9 +99,9 @@ for name, (estimator, rows) in models.items():
     named = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows).add_prefix("x")
     given = [sent(named.get(spec.name, rows), spec.dtype) for spec in signature.inputs]
     (answer,) = served.predict(signature, given)
-    told[name] = {
+    estimators[name] = {
         "inputs": [str(spec) for spec in signature.inputs],
         "columns": list(signature.inputs[0].columns),
         "same": bool((answer == estimator.predict(rows)).all()),
     }
-print(json.dumps(told))
+print(json.dumps(estimators))

@@ -52,7 +52,7 @@ asks = {"predict": predict, "status": status, "reload": reload}
 for line in sys.stdin:
     what, given = json.loads(line)
     try:
-        told = asks[what](given)
+        answer = asks[what](given)
     except grpc.RpcError as error:
-        told = {"code": error.code().name, "details": error.details()}
-    print(json.dumps(told), flush=True)
+        answer = {"code": error.code().name, "details": error.details()}
+    print(json.dumps(answer), flush=True)

@@ -27,12 +27,12 @@ table = pd.DataFrame(
 )
 third = lightgbm.train({"verbose": -1}, lightgbm.Dataset(table, y), 5)
 third.save_model(out / "categories" / "1" / "model.txt")
-told = {"input": "x", "x": x[:3].tolist(), "output": "y"}
+example = {"input": "x", "x": x[:3].tolist(), "output": "y"}
 print(
     json.dumps(
         {
-            "xgboost": told | {"y": first.predict(xgboost.DMatrix(x[:3])).tolist()},
-            "lightgbm": told | {"dtype": "float64", "y": second.predict(x[:3]).tolist()},
+            "xgboost": example | {"y": first.predict(xgboost.DMatrix(x[:3])).tolist()},
+            "lightgbm": example | {"dtype": "float64", "y": second.predict(x[:3]).tolist()},
             "categories": {
                 "instances": json.loads(table[:9].to_json(orient="records")),
                 "y": third.predict(table[:9]).tolist(),

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import torch
-from answers import calls, told
+from answers import calls, model_calls
 
 
 class Centred(torch.nn.Module):
@@ -42,9 +42,9 @@ def answers(module):
 print(
     json.dumps(
         {
-            "network": told(["serving_default"], answers(network), given="input"),
-            "centred": told([], answers(modules["centred"])),
-            "scripted": told([], answers(modules["scripted"])),
+            "network": model_calls(["serving_default"], answers(network), given="input"),
+            "centred": model_calls([], answers(modules["centred"])),
+            "scripted": model_calls([], answers(modules["scripted"])),
         }
     )
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import skops.io
-from answers import calls, told
+from answers import calls, model_calls
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, minmax_scale
@@ -30,9 +30,9 @@ merged = ["serving_default", *methods]
 print(
     json.dumps(
         {
-            "skops": told(merged, label, *several, dtype="float64"),
-            "pickled": told(merged, label, *several, dtype="float64"),
-            "scaled": told([], calls("", "label", x, pipeline.predict), dtype="float64"),
+            "skops": model_calls(merged, label, *several, dtype="float64"),
+            "pickled": model_calls(merged, label, *several, dtype="float64"),
+            "scaled": model_calls([], calls("", "label", x, pipeline.predict), dtype="float64"),
         }
     )
 )

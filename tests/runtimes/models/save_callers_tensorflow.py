@@ -11,7 +11,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import numpy as np
 import tensorflow as tf
-from answers import calls, told
+from answers import calls, model_calls
 
 out = Path(sys.argv[1])
 tf.keras.utils.set_random_seed(0)
@@ -69,7 +69,7 @@ for name in ("graphs", "words"):
         ),
         calls("centred", "z", x, lambda given, run=both.centred: run(tf.constant(given))["z"]),
     ]
-    answers[name] = told(["serving_default"], *two)
+    answers[name] = model_calls(["serving_default"], *two)
 for name, model in (("layers", network()), ("layers centred", centring())):
     folder = name.replace(" ", "_")
     for kind in ("keras", "lite"):
@@ -79,7 +79,7 @@ for name, model in (("layers", network()), ("layers centred", centring())):
     (out / f"{folder}_lite" / "1" / "model.tflite").write_bytes(lite)
     of_model = calls("", None, x, lambda given, model=model: model(tf.constant(given)))
     for kind in ("keras", "lite"):
-        answers[f"{folder}_{kind}"] = told(
+        answers[f"{folder}_{kind}"] = model_calls(
             [] if "centred" in name else ["serving_default"], of_model
         )
 print(json.dumps(answers))

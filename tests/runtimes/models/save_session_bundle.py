@@ -17,11 +17,11 @@ X = [[1.0, 2.0], [-3.0, 0.5]]
 def write(name, build, **saver):
     """A graph of its own, trained by assigning, exported as version 1."""
     with tf.Graph().as_default() as graph, tf.Session(graph=graph, config=ANYWHERE) as session:
-        told, given, wanted = build()
+        arguments, given, fetched = build()
         session.run([tf.global_variables_initializer(), tf.tables_initializer()])
-        answer = session.run(wanted, given)
+        answer = session.run(fetched, given)
         made = exporter.Exporter(tf.train.Saver(**saver))
-        made.init(graph.as_graph_def(), **told)
+        made.init(graph.as_graph_def(), **arguments)
         made.export(str(out / name), tf.constant(1), session)
     return answer.tolist()
 
@@ -59,16 +59,16 @@ def looked_up():
     table = tf.contrib.lookup.index_table_from_file(path)
     word = tf.placeholder(tf.string, [None], name="word")
     value = tf.gather(tf.Variable([1.0, 4.0, 9.0, 0.0]), tf.maximum(table.lookup(word), 0))
-    told = {
+    arguments = {
         "default_graph_signature": exporter.regression_signature(word, value),
         "init_op": tf.group(tf.tables_initializer()),
         "assets_collection": tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS),
     }
-    return told, {word: ["fox", "dog"]}, value
+    return arguments, {word: ["fox", "dog"]}, value
 
 
 tf.logging.set_verbosity(tf.logging.ERROR)
-told = {
+examples = {
     "named": {"input": "x", "x": X, "output": "y", "y": write("named", named)},
     "sharded": {
         "input": "x",
@@ -91,4 +91,4 @@ told = {
     },
 }
 (out / "words.txt").unlink()
-print(json.dumps(told))
+print(json.dumps(examples))

@@ -38,13 +38,13 @@ lite = tf.lite.TFLiteConverter.from_saved_model(str(out / "network" / "1")).conv
 (out / "lite" / "1" / "model.tflite").write_bytes(lite)
 given = [[1.0, 2.0, 3.0, 4.0], [-1.0, 0.5, 0.0, 9.0]]
 made = network(tf.constant(given)).numpy().tolist()
-told = {"input": "x", "x": given, "output": None, "y": made}
+example = {"input": "x", "x": given, "output": None, "y": made}
 print(
     json.dumps(
         {
-            "network": told,
-            "keras": told,
-            "lite": told,
+            "network": example,
+            "keras": example,
+            "lite": example,
             "table": {
                 "input": "index",
                 "dtype": "int64",

@@ -173,8 +173,8 @@ def change_groups() -> None:
 def run_a_setuid_program() -> str:
     import subprocess
 
-    told = subprocess.run([A["setuid"], "-u"], stdout=subprocess.PIPE).stdout
-    return "done" if told.strip() == b"0" and os.getuid() != 0 else "kept"
+    output = subprocess.run([A["setuid"], "-u"], stdout=subprocess.PIPE).stdout
+    return "done" if output.strip() == b"0" and os.getuid() != 0 else "kept"
 
 
 @attack("Give a file of one's own capabilities", refused="EPERM ENOTSUP EACCES")

@@ -80,10 +80,10 @@ def attempt(program: str) -> str:
     os.close(sender)
     if not select.select([receiver], [], [], LIMIT_S)[0]:
         os.kill(pid, signal.SIGKILL)
-    told = os.read(receiver, 4096).decode()
+    report = os.read(receiver, 4096).decode()
     os.close(receiver)
     _, status = os.waitpid(pid, 0)
-    return told or (
+    return report or (
         signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "nothing"
     )
 

@@ -264,8 +264,8 @@ async def _try_all(engine: LocalEngine, given: dict[str, Any], bucket: Path) -> 
     seen, log = await run(engine, gang)
     if not seen.succeeded:
         raise RuntimeError(f"the attacker failed: {seen.message}\n{log}")
-    told: dict[str, str] = json.loads(log.splitlines()[-1])
-    return told
+    outcomes: dict[str, str] = json.loads(log.splitlines()[-1])
+    return outcomes
 
 
 def _try_in_a_build(found: Findings, given: dict[str, Any], folder: Path) -> dict[str, str]:
@@ -285,8 +285,8 @@ def _try_in_a_build(found: Findings, given: dict[str, Any], folder: Path) -> dic
         text=True,
         check=True,
     )
-    told: dict[str, str] = json.loads(words.stdout.splitlines()[-1])
-    return told
+    outcomes: dict[str, str] = json.loads(words.stdout.splitlines()[-1])
+    return outcomes
 
 
 def build(folder: Path, given: str) -> None:
@@ -323,8 +323,8 @@ def _try_as_a_stranger(given: dict[str, Any], bucket: Path) -> dict[str, str]:
         text=True,
         check=True,
     )
-    told: dict[str, str] = json.loads(words.stdout.splitlines()[-1])
-    return told
+    outcomes: dict[str, str] = json.loads(words.stdout.splitlines()[-1])
+    return outcomes
 
 
 if __name__ == "__main__":

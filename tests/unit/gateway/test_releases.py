@@ -80,15 +80,15 @@ async def test_who_asks_for_a_release_gets_it_and_nothing_else(tmp_path: Path) -
             ("3", 400),
             ("", "od"),
         ):
-            assert await here.call(asked=asked).found == answer, asked
-        assert here.call(asked="\x80" * 99).found.result() == 400
+            assert await here.call(release=asked).found == answer, asked
+        assert here.call(release="\x80" * 99).found.result() == 400
         here.route("old1", candidate=2, share=0)
-        late = here.call(asked="candidate")
+        late = here.call(release="candidate")
         assert not late.found.done(), "a candidate that does not answer yet is waited for"
         here.route("old1", "new2", candidate=2, share=0)
         assert await late.found == "nw"
         here.route("old1")
-        assert here.call(asked="candidate").found.result() == 400
+        assert here.call(release="candidate").found.result() == 400
         assert here.service.figures().refused == 3
 
 

@@ -61,7 +61,7 @@ def test_the_points_of_a_metric(run: Run, api: FakeApi) -> None:
         ["2", "inf"],
         ["3", "nan"],
     ]
-    assert api.asked_points == {"from": "1", "to": "9", "points": "200", "task": "master-0"}
+    assert api.points_query == {"from": "1", "to": "9", "points": "200", "task": "master-0"}
 
 
 def test_a_range_needs_a_metric(run: Run) -> None:
@@ -100,7 +100,7 @@ def test_runs_with_columns(run: Run, api: FakeApi) -> None:
     header, line = run("runs", "list", "--columns", "loss,accuracy").stdout.splitlines()
     assert header.split() == ["RUN", "EXPERIMENT", "STATE", "CREATED", "LOSS", "ACCURACY"]
     assert line.split()[-2:] == ["0.5", "-"]
-    assert api.asked_runs == {"columns": "loss,accuracy", "limit": "51"}
+    assert api.runs_query == {"columns": "loss,accuracy", "limit": "51"}
 
 
 @pytest.mark.parametrize("form", [(), ("-o", "json"), ("-o", "csv")])
@@ -126,7 +126,7 @@ def test_options_become_a_filter(run: Run, api: FakeApi) -> None:
     options = ("-s", "failed,stopped", "-n", "exp*", "--filter", "metrics.loss < 1", "-e", "digits")
     run("runs", "list", *options, "--order-by", "metrics.loss", "--limit", "3")
     status = "attributes.status IN ('FAILED', 'KILLED')"
-    assert api.asked_runs == {
+    assert api.runs_query == {
         "filter": f"metrics.loss < 1 AND {status} AND attributes.run_name LIKE 'exp%'",
         "experiment": "digits",
         "order_by": "metrics.loss",
