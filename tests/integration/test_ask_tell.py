@@ -79,23 +79,23 @@ async def _loop(
     """Run trials until there is none; each request is sent again, to the other server. One that
     asks tells the end of the trial before, too, if they go ``together``.
     """
-    told: dict[int, float] = {}
+    values: dict[int, float] = {}
     end: TellTrial | None = None
     while True:
-        question = AskTrial(key=f"{own}-{len(told)}", tell=end)
+        question = AskTrial(key=f"{own}-{len(values)}", tell=end)
         answer = await server.ask_tell.ask(_CALLER, "shared", question, None)
         again = await other.ask_tell.ask(_CALLER, "shared", question, None)
         if answer.trial is None:
-            return told
+            return values
         assert again.trial is not None
         number, x = answer.trial.number, answer.trial.parameters["x"]
         assert (again.trial.number, again.trial.parameters) == (number, answer.trial.parameters)
         for step in (1, 2):
-            said = ReportTrial(number=number, step=step, value=x + 1 / step)
-            await server.ask_tell.report(_CALLER, "shared", said, None)
-            await other.ask_tell.report(_CALLER, "shared", said, None)
+            report = ReportTrial(number=number, step=step, value=x + 1 / step)
+            await server.ask_tell.report(_CALLER, "shared", report, None)
+            await other.ask_tell.report(_CALLER, "shared", report, None)
         end = TellTrial(number=number, value=x)
-        told[number] = x
+        values[number] = x
         if together:
             continue
         await server.ask_tell.tell(_CALLER, "shared", end, None)
@@ -113,17 +113,17 @@ async def test_two_servers_answer_one_study(url: str, algorithm: str) -> None:
             _loop(first, second, "b", together=True),
             _loop(second, first, "c", together=True),
         )
-        told = {number: x for part in found for number, x in part.items()}
-        assert sum(map(len, found)) == len(told) == _TRIALS
-        assert len(set(told.values())) == _TRIALS
+        values = {number: x for part in found for number, x in part.items()}
+        assert sum(map(len, found)) == len(values) == _TRIALS
+        assert len(set(values.values())) == _TRIALS
         for server in (first, second):
             record = server.store.find(STUDY, "red", "shared")
             assert record is not None
-            assert {trial.number: trial.value for trial in record.status.trials} == told
+            assert {trial.number: trial.value for trial in record.status.trials} == values
             assert {trial.state for trial in record.status.trials} == {TrialState.COMPLETED}
             for trial in record.status.trials:
                 assert [(one.step, one.value) for one in trial.points] == [
-                    (step, told[trial.number] + 1 / step) for step in (1, 2)
+                    (step, values[trial.number] + 1 / step) for step in (1, 2)
                 ]
         if url.startswith("sqlite"):  # the cluster of tests does not wait for its disk
             list(verify(url, {STUDY.name: STUDY}))
@@ -136,15 +136,15 @@ async def test_reports_are_kept_up_to_a_limit_and_a_token_is_used_once(url: str)
     server = AnsweringServer(url, StudySettings(reports_per_study=3))
     try:
         server.create("shared", algorithm="random", max_trials=2)
-        asked = await server.ask_tell.ask(_CALLER, "shared", AskTrial(key="a"), once("first"))
-        assert asked.trial is not None
+        question = await server.ask_tell.ask(_CALLER, "shared", AskTrial(key="a"), once("first"))
+        assert question.trial is not None
         with pytest.raises(CloudMlError, match="made before"):
             await server.ask_tell.ask(_CALLER, "shared", AskTrial(key="b"), once("first"))
         with pytest.raises(CloudMlError, match="made before"):
             await server.ask_tell.ask(_CALLER, "shared", AskTrial(key="a"), once("first"))
         for step in range(3):
-            said = ReportTrial(number=0, step=step, value=0.5)
-            await server.ask_tell.report(_CALLER, "shared", said, once(f"report {step}"))
+            report = ReportTrial(number=0, step=step, value=0.5)
+            await server.ask_tell.report(_CALLER, "shared", report, once(f"report {step}"))
         with pytest.raises(Conflict, match="has 3 reports already"):
             await server.ask_tell.report(
                 _CALLER, "shared", ReportTrial(number=0, step=3, value=0.5), None

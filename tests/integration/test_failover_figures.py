@@ -120,8 +120,8 @@ def test_a_lost_supervisor_leaves_the_checkpoint_and_no_figure_of_lost_work(
     os.kill(gate.pid, signal.SIGKILL)
     known = noted(handle, 1)
     assert (known.lost_work_s, known.last.lost_work_s) == (0, None)
-    (told,) = [one.message for one in handle.events() if one.reason == "Restarting"]
-    assert told.endswith("its newest checkpoint is step 7 (step-7.pt)")
+    (message,) = [one.message for one in handle.events() if one.reason == "Restarting"]
+    assert message.endswith("its newest checkpoint is step 7 (step-7.pt)")
     eventually(lambda: b"/step-7.pt" in b"".join(handle.logs(attempt=2)), "it goes on from it")
     handle.cancel()
 

@@ -82,9 +82,11 @@ def test_an_upload_in_parts_waits_for_space(
         check=True,
         capture_output=True,
     )
-    told: list[int] = []
-    client.storage.upload(file, "fds://cloudml/parts", progress=lambda done, _: told.append(done))
-    assert told[0] >= DISK // 2, "what had arrived before is not sent again"
+    progress: list[int] = []
+    client.storage.upload(
+        file, "fds://cloudml/parts", progress=lambda done, _: progress.append(done)
+    )
+    assert progress[0] >= DISK // 2, "what had arrived before is not sent again"
     assert left(server) == ["cloudml/before", "cloudml/parts"]
 
 

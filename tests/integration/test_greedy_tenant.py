@@ -51,7 +51,7 @@ def test_a_tenant_that_has_files_of_holes_read(serve: Callable[..., RealServer])
     made = admin.admin.create_key("otto", org="other")
     server.bucket("holes").touch()
     os.truncate(server.bucket("holes"), HOLES)
-    wish = json.dumps(
+    copy_request = json.dumps(
         {"source_bucket": "cloudml", "source_key": "holes", "bucket": "cloudml", "key": "copy"}
     ).encode()
     with contextlib.ExitStack() as stack:
@@ -60,7 +60,7 @@ def test_a_tenant_that_has_files_of_holes_read(serve: Callable[..., RealServer])
                 server, "HEAD", "/api/v1/storage/cloudml/holes", **{"Want-Repr-Digest": "sha-256=1"}
             )
             stack.callback(sent.close)
-        stack.callback(ask(server, "POST", "/api/v1/storage/-/copy", wish).close)
+        stack.callback(ask(server, "POST", "/api/v1/storage/-/copy", copy_request).close)
         other = stack.enter_context(
             CloudMlClient(made.key.access_key, made.secret_key, server.endpoint)
         )

@@ -183,8 +183,8 @@ def test_a_repeated_change_of_a_service_keeps_what_another_set(
 ) -> None:
     other.create_model_service(service("changed"))
     way.lose("PATCH", lambda: other.update_model_service("changed", "v1", replicas=5))
-    told = client.update_model_service("changed", "v1", replicas=3)
-    assert (way.lost, told.spec["replicas"]) == (1, 5)
+    changed_service = client.update_model_service("changed", "v1", replicas=3)
+    assert (way.lost, changed_service.spec["replicas"]) == (1, 5)
 
 
 def test_a_repeated_secret_keeps_the_value_of_another(
@@ -255,8 +255,8 @@ def test_a_repeated_change_of_a_user_keeps_what_another_set(
 ) -> None:
     other.admin.create_user("otto")
     way.lose("PATCH", lambda: other.admin.change_user("otto", role="viewer"))
-    told = client.admin.change_user("otto", role="owner")
-    assert (way.lost, told.role, other.admin.describe_user("otto").role) == (1, "viewer", "viewer")
+    user = client.admin.change_user("otto", role="owner")
+    assert (way.lost, user.role, other.admin.describe_user("otto").role) == (1, "viewer", "viewer")
 
 
 def test_a_repeated_change_of_an_organisation_keeps_what_another_set(
@@ -281,15 +281,15 @@ def test_a_repeated_application_is_one_and_is_decided_once(
     client: CloudMlClient, way: LostAnswers
 ) -> None:
     way.lose("POST", lambda: None)
-    asked = client.quota.apply("jobs", cpu="7", mail="once@example.org")
+    application = client.quota.apply("jobs", cpu="7", mail="once@example.org")
     assert [each.id for each in client.quota.applications() if each.mail == "once@example.org"] == [
-        asked.id
+        application.id
     ]
     way.lose("POST", lambda: None)
-    assert client.quota.decline(asked.id).state == "declined"
+    assert client.quota.decline(application.id).state == "declined"
     assert way.lost == 2
     with pytest.raises(Conflict, match="the application was declined by"):
-        client.quota.approve(asked.id)
+        client.quota.approve(application.id)
 
 
 def test_a_repeated_creation_of_a_token_makes_one_that_works(

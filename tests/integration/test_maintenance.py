@@ -67,20 +67,20 @@ def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
     client, source = server.client(), str(trainer(tmp_path / "source", "print('hello')"))
     client.submit_train_job(TrainJob("old", "trainer.task", source, save_mode=True))
     assert maintain(server.data, "backup", str(copy)).exit_code == 0
-    watching, told = threading.Event(), queue.Queue[JobChange]()
+    watching, changes_seen = threading.Event(), queue.Queue[JobChange]()
 
     def watch() -> None:
         with closing(server.client().watch_train_jobs()) as changes:
             watching.set()
             for change in changes:
-                told.put(change)
+                changes_seen.put(change)
                 if change.name == "newest":
                     return
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     assert watching.wait(60)
-    while told.empty():  # the stream begins with the first that it tells
+    while changes_seen.empty():  # the stream begins with the first that it tells
         client.submit_train_job(
             TrainJob(f"new-{time.monotonic_ns()}", "trainer.task", source, save_mode=True)
         )
@@ -88,12 +88,12 @@ def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
     server.terminate()
     assert maintain(server.data, "restore", str(copy)).exit_code == 0
     server.start()
-    while (change := told.get(timeout=30)).name != "old":
+    while (change := changes_seen.get(timeout=30)).name != "old":
         assert epoch_of(change.revision) == 0
     assert epoch_of(change.revision) == 1
     assert change.job is not None
     server.client().submit_train_job(TrainJob("newest", "trainer.task", source, save_mode=True))
-    assert told.get(timeout=30).name == "newest"
+    assert changes_seen.get(timeout=30).name == "newest"
     watcher.join(60)
     assert not watcher.is_alive()
 
@@ -104,20 +104,20 @@ def test_postgresql_is_migrated_checked_dumped_and_loaded(
 ) -> None:
     dump, first, second = tmp_path / "dump", postgres.make(), postgres.make()
 
-    def told(url: str, *words: str) -> str:
+    def run_command(url: str, *words: str) -> str:
         return maintain(tmp_path / "data", "--database-url", url, *words).output
 
-    def run_what_is_told(url: str, *words: str) -> None:
-        command = told(url, *words).partition("Run: ")[2].rpartition(" (code")[0]
+    def run_suggested_command(url: str, *words: str) -> None:
+        command = run_command(url, *words).partition("Run: ")[2].rpartition(" (code")[0]
         programs = f"{binaries()}{os.pathsep}{os.environ['PATH']}"
         subprocess.run(["sh", "-c", command], check=True, env={**os.environ, "PATH": programs})
 
-    assert "none of Cloud ML's tables" in told(first, "check")
-    assert f"went from no schema to {HEAD}" in told(first, "migrate")
-    run_what_is_told(first, "backup", str(dump))
-    run_what_is_told(second, "restore", str(dump))
-    assert f"has the schema {HEAD} already" in told(second, "migrate")
-    assert "fsync of its server are off" in told(second, "check"), (
+    assert "none of Cloud ML's tables" in run_command(first, "check")
+    assert f"went from no schema to {HEAD}" in run_command(first, "migrate")
+    run_suggested_command(first, "backup", str(dump))
+    run_suggested_command(second, "restore", str(dump))
+    assert f"has the schema {HEAD} already" in run_command(second, "migrate")
+    assert "fsync of its server are off" in run_command(second, "check"), (
         "these tests do not wait for the disk"
     )
     epochs = []

@@ -21,7 +21,7 @@ from support.postgres import Postgres
 
 ROUNDS = 20
 CALLER = Identity("key", "", Organisation(name="acme", number=1, default_bucket=""), "ann")
-WANTED = ModelVersionSpec("", 0, "fds://b/m")
+VERSION_SPEC = ModelVersionSpec("", 0, "fds://b/m")
 
 
 def _registry(store: SqlStateStore) -> Registry:
@@ -46,7 +46,7 @@ def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Re
     first, second = (_registry(store) for store in stores)
     first.create(CALLER, "m", {})
     for _ in range(2):
-        first.create_version(CALLER, "m", WANTED)
+        first.create_version(CALLER, "m", VERSION_SPEC)
     yield first, second
     for store in stores:
         store.close()
@@ -91,7 +91,7 @@ def test_no_alias_and_no_version_is_lost_while_a_model_is_renamed(
             for name in ("m", "n"):
                 try:
                     second.set_alias(CALLER, name, f"a{number}", 1)
-                    made = second.create_version(CALLER, name, WANTED)
+                    made = second.create_version(CALLER, name, VERSION_SPEC)
                 except NotFound:
                     continue
                 kept.append(f"a{number}")

@@ -46,7 +46,7 @@ def everything(server: RealServer) -> dict[str, str]:
     """What the server says and keeps: its log, the audit log, command lines, and files that are
     not the database.
     """
-    told = {
+    texts = {
         "the log": server.log(),
         "the audit log": repr(list(server.client().admin.audit(limit=1000))),
     }
@@ -55,11 +55,11 @@ def everything(server: RealServer) -> dict[str, str]:
         psutil.Process(server.process.pid),
         *psutil.Process(server.process.pid).children(recursive=True),
     ]:
-        told[f"the command line of {process.pid}"] = " ".join(process.cmdline())
+        texts[f"the command line of {process.pid}"] = " ".join(process.cmdline())
     for path in files(server):
-        told[str(path)] = path.read_bytes().decode("latin-1")
-    assert len(told) > 5
-    return told
+        texts[str(path)] = path.read_bytes().decode("latin-1")
+    assert len(texts) > 5
+    return texts
 
 
 def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
     assert "cloudml_" in metrics
     assert not [name for name in names if name in metrics]
 
-    told = everything(server) | {"the metrics": metrics}
+    texts = everything(server) | {"the metrics": metrics}
     assert [
-        where for where, text in told.items() if any(secret in text for secret in secrets)
+        where for where, text in texts.items() if any(secret in text for secret in secrets)
     ] == []
     for path in (*server.data.glob("credentials.json"), *server.data.glob("state.db*")):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -124,15 +124,15 @@ def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path:
     client = server.client()
     made = client.secrets.create("db-password", VALUE)
     assert (made.state, made.size) == ("Ready", len(VALUE))
-    wish = TrainJob(
+    train_job = TrainJob(
         "lengths", "lengths", str(script), secrets=["db-password", "db-password=DB_PASSWORD"]
     )
     if "bubblewrap" not in client.server_info().isolation.get("sandbox", ""):
         pytest.skip("files of secrets need the sandbox")
-    job = client.submit_train_job(wish)
+    job = client.submit_train_job(train_job)
     assert job.wait(90).succeeded, job.job.message
     client.secrets.create("db-password", NEWER + "\n", replace=True)
-    replaced = client.submit_train_job(dataclasses.replace(wish, job_name="lengths-2"))
+    replaced = client.submit_train_job(dataclasses.replace(train_job, job_name="lengths-2"))
     assert replaced.wait(90).succeeded, replaced.job.message
     logs = [b"".join(one.logs()).decode() for one in (job, replaced)]
     assert [
@@ -145,7 +145,7 @@ def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path:
     assert asyncio.run(awaited(server)) == ["db-password", "second"]
     client.secrets.delete("db-password")
     with pytest.raises(CloudMlError, match="there is no secret db-password"):
-        client.submit_train_job(dataclasses.replace(wish, job_name="lengths-3"))
+        client.submit_train_job(dataclasses.replace(train_job, job_name="lengths-3"))
     shown = {
         "describe": repr(job.refresh()),
         "events": repr(job.events()),

@@ -83,14 +83,14 @@ def test_changes_and_ends_at_one_server_are_told_by_the_other(
             elsewhere.experiments.watch(after=client.experiments.find("Default").revision)
         ) as changes,
     ):
-        told = pool.submit(next, changes)
+        next_change = pool.submit(next, changes)
         sweep = client.runs.ensure_experiment("sweep")
-        assert told.result(60).id == sweep.id
+        assert next_change.result(60).id == sweep.id
         uid = client.runs.create("one", sweep)
         assert [run.uid for run in elsewhere.experiments.active_runs(sweep.id).items] == [uid]
         waited = pool.submit(elsewhere.experiments.wait, "sweep", 60)
-        told = pool.submit(next, changes)
+        next_change = pool.submit(next, changes)
         client.runs.create_experiment("later")
-        assert told.result(60).experiment.name == "later"
+        assert next_change.result(60).experiment.name == "later"
         client.runs.finish(uid)
         assert waited.result(60).id == sweep.id

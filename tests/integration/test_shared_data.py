@@ -49,11 +49,11 @@ def test_two_servers_share_objects_and_one_command_stops_both(
     assert one.client().storage.head("fds://cloudml/sent-to-the-other").size == 7
     for server in (one, other):
         assert _answers(server)
-    said = one.cli("server", "--data-dir", str(one.data), "stop").good().out
+    output = one.cli("server", "--data-dir", str(one.data), "stop").good().out
     assert one.process is not None
     assert other.process is not None
     for process in (one.process, other.process):
-        assert f"The server (process {process.pid}) has stopped." in said
+        assert f"The server (process {process.pid}) has stopped." in output
         assert process.wait(60) == 0
 
 

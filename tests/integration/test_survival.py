@@ -122,8 +122,8 @@ class Patient:
         """Whether ``log`` has everything it said, once and in order, behind the words of the
         installation.
         """
-        said = "".join(f"{word} {self.token}\n" for word in ("up", "spoken", "done")).encode()
-        return log.endswith(said) and log.count(self.token.encode()) == 3
+        expected = "".join(f"{word} {self.token}\n" for word in ("up", "spoken", "done")).encode()
+        return log.endswith(expected) and log.count(self.token.encode()) == 3
 
     def _token(self) -> str | None:
         log = self._server.ledger.log_folder(GangKey(self.handle.uid, 1)) / "master-0.log"

@@ -144,8 +144,8 @@ def test_a_killed_upload_goes_on_also_after_the_server_was_killed(
     assert sent >= SIZE // 2
     again = FlakyWay(server.port)
     second = start(server, again, "cp", str(file), "fds://cloudml/killed.bin")
-    _, told = second.communicate(timeout=60)
-    assert second.returncode == 0, told
+    _, errors = second.communicate(timeout=60)
+    assert second.returncode == 0, errors
     assert again.up < SIZE // 2
     again.close()
     whole = server.data / "objects" / "cloudml" / "killed.bin"
@@ -184,8 +184,8 @@ def test_a_killed_download_goes_on(
     process.communicate()
     again = FlakyWay(server.port)
     second = start(server, again, "cp", "fds://cloudml/later.bin", str(folder))
-    _, told = second.communicate(timeout=60)
-    assert second.returncode == 0, told
+    _, errors = second.communicate(timeout=60)
+    assert second.returncode == 0, errors
     assert again.down < SIZE * 3 // 4
     again.close()
     assert [one.name for one in folder.iterdir()] == ["later.bin"]
@@ -397,10 +397,10 @@ def test_many_small_files_travel_together(server: RealServer, tmp_path: Path) ->
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(b"" if name == "empty" else os.urandom(1 + len(name) * 100))
     (source / "large").write_bytes(os.urandom(1 << 20))
-    told = server.cli("storage", "cp", "-r", str(source), "fds://cloudml/many/").good()
-    assert "303 copied" in told.err
-    told = server.cli("storage", "cp", "-r", "fds://cloudml/many/", str(back)).good()
-    assert "303 copied" in told.err
+    result = server.cli("storage", "cp", "-r", str(source), "fds://cloudml/many/").good()
+    assert "303 copied" in result.err
+    result = server.cli("storage", "cp", "-r", "fds://cloudml/many/", str(back)).good()
+    assert "303 copied" in result.err
     for name in [*names, "large"]:
         assert (back / name).read_bytes() == (source / name).read_bytes()
     assert not list(back.rglob(".*"))
@@ -411,12 +411,12 @@ def test_one_small_file_that_fails_keeps_no_other(server: RealServer, tmp_path: 
     for name in ("a", "b/inside", "c"):
         (tmp_path / "partly" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "partly" / name).write_text(name)
-    told = server.cli("storage", "cp", "-r", str(tmp_path / "partly"), "fds://cloudml/partly/")
-    assert told.code == 1
-    assert "2 copied" in told.err
-    assert "b/inside" in told.err
+    result = server.cli("storage", "cp", "-r", str(tmp_path / "partly"), "fds://cloudml/partly/")
+    assert result.code == 1
+    assert "2 copied" in result.err
+    assert "b/inside" in result.err
     (tmp_path / "target" / "c").mkdir(parents=True)
-    told = server.cli("storage", "cp", "-r", "fds://cloudml/partly/", str(tmp_path / "target"))
-    assert told.code == 1
-    assert "is a folder" in told.err
+    result = server.cli("storage", "cp", "-r", "fds://cloudml/partly/", str(tmp_path / "target"))
+    assert result.code == 1
+    assert "is a folder" in result.err
     assert (tmp_path / "target" / "a").read_text() == "a"

@@ -79,7 +79,7 @@ def _run_tool(folder: Path, program: str) -> tuple[int, bytes]:
     """Exit code and output of a tool, run by a process of its own: when it ends, all descendants
     of its caller end.
     """
-    said: list[bytes] = []
+    output: list[bytes] = []
 
     def run() -> None:
         code = _tools().run(
@@ -89,9 +89,9 @@ def _run_tool(folder: Path, program: str) -> tuple[int, bytes]:
             environment={},
             network=False,
             timeout_s=60,
-            output=said.append,
+            output=output.append,
         )
-        ours.send((code, b"".join(said)))
+        ours.send((code, b"".join(output)))
 
     theirs, ours = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=run)

@@ -41,11 +41,11 @@ async def test_a_library_of_a_job_is_not_loaded_beside_the_socket(engine: LocalE
     """With a copy of the socket it could have the server wait in accept(2), for all jobs."""
     if not engine.server_address():
         pytest.skip("no sandbox, or no C compiler: " + "; ".join(engine.missing()))
-    told = await attack(
+    outcomes = await attack(
         engine,
         "tell([outcome(os.stat, '/work/in-' + place) for place in ('job', 'init')])",
         network="none",
         prepare_command=f"cc -shared -fPIC -o /work/a.so -x c - << 'END'\n{LIBRARY}\nEND\n",
         variables={"LD_PRELOAD": "/work/a.so"},
     )
-    assert told == ["done", "ENOENT"]
+    assert outcomes == ["done", "ENOENT"]

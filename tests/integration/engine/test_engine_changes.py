@@ -26,18 +26,18 @@ async def test_a_report_is_told_once_and_no_other_gang_is_looked_at(
         return []
 
     monkeypatch.setattr(shared_engine, "_with_dead_supervisors", look)
-    told: set[str] = set()
+    reported_uids: set[str] = set()
 
     async def listen(changes: AsyncIterator[str]) -> None:
         async for uid in changes:
-            told.add(uid)
+            reported_uids.add(uid)
 
     listening = asyncio.create_task(listen(shared_engine.changes()))
     try:
         uids = [f"{number:032x}" for number in range(3)]
         async with asyncio.timeout(30):
             for uid in uids:
-                while uid not in told:
+                while uid not in reported_uids:
                     shared_engine._ledger.report(ObservedGang(uid, 1, GangState.RUNNING))
                     await asyncio.sleep(0.01)
         for _ in range(_TURNS):

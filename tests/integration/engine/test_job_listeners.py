@@ -100,7 +100,7 @@ async def main_process(engine: LocalEngine, key: GangKey) -> int:
 
 
 async def test_a_job_cannot_take_the_port_and_has_no_descriptor_of_it(engine: LocalEngine) -> None:
-    told = await attack(
+    outcomes = await attack(
         engine,
         """
 import socket
@@ -119,7 +119,7 @@ tell([outcome(bind, "127.0.0.1"), outcome(bind, "0.0.0.0"), sockets, outcome(des
 """,
         network="none",
     )
-    assert told == ["EADDRINUSE", "EADDRINUSE", [], "EACCES", "EACCES"]
+    assert outcomes == ["EADDRINUSE", "EADDRINUSE", [], "EACCES", "EACCES"]
 
 
 class TestInMachineNetwork:

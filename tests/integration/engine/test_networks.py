@@ -93,10 +93,14 @@ def networked(folder: Path, **settings: Any) -> Findings:
     """What a machine gives that has a network for each organisation."""
     root = folder / "engine"
     Ledger(root).create()
-    wanted = EngineSettings(network="tenant", **settings)
+    engine_settings = EngineSettings(network="tenant", **settings)
     try:
         return probe(
-            wanted, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=find_uv()
+            engine_settings,
+            root=root,
+            environments_home=root / "e",
+            runtimes_dir=root / "r",
+            uv=find_uv(),
         )
     except Unavailable as error:
         pytest.skip(error.message)
@@ -345,9 +349,9 @@ async def test_a_job_that_fails_on_the_way_is_told_where_the_way_leads(
     engine: LocalEngine, far: Outside
 ) -> None:
     attempt = f"import socket; socket.create_connection(({far.private!r}, 9))"
-    for network, told in (("tenant", True), ("host", False)):
+    for network, expected in (("tenant", True), ("host", False)):
         seen, _ = await run(engine, gang_of(PYTHON, "-c", attempt, network=network))
-        assert ("engine.network_allow" in seen.processes[0].message) is told, seen.processes[
+        assert ("engine.network_allow" in seen.processes[0].message) is expected, seen.processes[
             0
         ].message
     seen, _ = await run(

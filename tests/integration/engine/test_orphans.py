@@ -52,10 +52,10 @@ def _server(folder: Path, made: list[Findings]) -> Findings:
     processes have ended.
     """
     folder.mkdir(parents=True)
-    wanted = EngineSettings(network="tenant")
+    engine_settings = EngineSettings(network="tenant")
     try:
         found = probe(
-            wanted,
+            engine_settings,
             root=folder,
             environments_home=folder / "e",
             runtimes_dir=folder / "r",
@@ -118,9 +118,9 @@ def test_what_a_deleted_server_left_is_told_and_removed_and_others_stay(
             shutil.rmtree(root)
             if not pinned:
                 pins.Pins(dead.config.network.instance).remove()
-            told = {one.owner.root: one for one in orphans.find(_folders(dead))}
-            assert str(tmp_path / "living") not in told
-            one = told.get(root)
+            orphans_by_root = {one.owner.root: one for one in orphans.find(_folders(dead))}
+            assert str(tmp_path / "living") not in orphans_by_root
+            one = orphans_by_root.get(root)
             if one is not None and one.tables:
                 break  # else a server that another test has started was quicker
         assert one is not None

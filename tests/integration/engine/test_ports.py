@@ -52,8 +52,8 @@ async def test_a_task_waits_until_the_system_drops_old_connections(
     connection.close()
     over = await when(engine, gang.key, lambda seen: seen.state.over)
     assert over.succeeded, over.message
-    said = await output(engine, gang.key)
-    assert said.splitlines() == [
+    log = await output(engine, gang.key)
+    assert log.splitlines() == [
         f"cloudml: port {port} of master-0 still has connections of a process that has ended; "
         "waiting for a minute at most",
         "up",

@@ -81,12 +81,12 @@ async def test_a_job_writes_no_byte_beyond_its_limit(
 ) -> None:
     """Where limits are measured, it may pass its limit by 128 MiB."""
     gang = gang_of(PYTHON, "-c", WRITES.format(name=name, step=step), disk_bytes=LIMIT)
-    seen, said = await run(bounded, gang)
-    written = [int(line.split()[1]) for line in said.splitlines() if line.startswith("written")]
+    seen, log = await run(bounded, gang)
+    written = [int(line.split()[1]) for line in log.splitlines() if line.startswith("written")]
     print(seen.message, "written", written)
-    assert seen.reason is Reason.DISK_QUOTA, (seen, said)
+    assert seen.reason is Reason.DISK_QUOTA, (seen, log)
     assert seen.message == f"DiskQuotaExceeded: {format_memory(LIMIT)} exceeded"
-    assert all(LIMIT - 2 * MIB < size <= LIMIT for size in written), said
+    assert all(LIMIT - 2 * MIB < size <= LIMIT for size in written), log
     jobs = bounded._ledger.jobs
     project = project_quotas.project_of(bounded._ledger.work_folder(gang.key.job_uid))
     assert project >= 1_600_000_000
@@ -98,10 +98,10 @@ async def test_a_job_writes_no_byte_beyond_its_limit(
 
 async def test_a_job_cannot_leave_its_project(bounded: LocalEngine) -> None:
     """An owner outside of a user namespace can, and has no limit then."""
-    seen, said = await run(bounded, gang_of(PYTHON, "-c", CHANGES, disk_bytes=LIMIT))
-    assert seen.reason is Reason.COMPLETED, (seen, said)
-    assert "project 16" in said
-    assert "refused" in said
+    seen, log = await run(bounded, gang_of(PYTHON, "-c", CHANGES, disk_bytes=LIMIT))
+    assert seen.reason is Reason.COMPLETED, (seen, log)
+    assert "project 16" in log
+    assert "refused" in log
 
 
 async def test_the_number_of_a_deleted_job_is_free_again(bounded: LocalEngine) -> None:

@@ -457,10 +457,10 @@ async def test_variables_of_a_job_reach_its_program_and_not_the_sandbox_itself(
         "TEXT": "a\nb = ü",
         "EMPTY": "",
     }
-    told = await attack(
+    variables_seen = await attack(
         engine, "tell({n: os.environ.get(n) for n in arguments})", *variables, variables=variables
     )
-    assert told == variables
+    assert variables_seen == variables
     assert not mark.exists()
     many = {f"V{number}": "x" for number in range(MOST_VARIABLES)}
     assert (

@@ -59,8 +59,8 @@ async def test_a_gang_of_several_tasks_gets_it_too(
     assert gate is not None
     assert (seen.succeeded, gate.pid) == (True, waiting)
     assert len(set(gate.groups)) == (3 if findings.config.cgroups else 0)
-    said = [await output(engine, gang.key, f"worker-{number}") for number in range(3)]
-    assert said == ["I am here\n"] * 3
+    outputs = [await output(engine, gang.key, f"worker-{number}") for number in range(3)]
+    assert outputs == ["I am here\n"] * 3
 
 
 async def test_its_death_before_it_has_its_gang_is_told_at_once(
@@ -153,12 +153,12 @@ async def test_the_temporary_folder_is_empty_for_each_gang(
 ) -> None:
     """One that a gang left empty is used again; one with something in it is not."""
     look = 'ls -A "$TMPDIR"; ls -id "$TMPDIR" | cut -d" " -f1'
-    said = []
+    listings = []
     for line in (look, f'{look}; touch "$TMPDIR/left"', look):
         await _standby(engine)  # what the gang before had is given back by then
-        said.append((await run(engine, shell(line)))[1].split())
-    assert said[0] == said[1]
-    assert [len(words) for words in said] == [1, 1, 1]
+        listings.append((await run(engine, shell(line)))[1].split())
+    assert listings[0] == listings[1]
+    assert [len(words) for words in listings] == [1, 1, 1]
 
 
 async def test_another_one_waits_while_it_serves(engine: LocalEngine, spawner: int) -> None:

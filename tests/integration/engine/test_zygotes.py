@@ -142,14 +142,14 @@ def trainer(tmp_path: Path) -> Callable[..., Gang]:
         plan = EnvironmentPlan(
             TrainerSource(str(wheel), "trainer-1.0-py3-none-any.whl"), "slow", None, "work"
         )
-        told = {"CLOUDML_TEST_CODE": code, **changes.pop("variables", {})}
+        all_variables = {"CLOUDML_TEST_CODE": code, **changes.pop("variables", {})}
         return gang_of(
             "python",
             "-m",
             "work",
             *words,
             environment=plan,
-            variables=told,
+            variables=all_variables,
             network="none",
             **changes,
         )
@@ -169,9 +169,9 @@ async def test_the_next_gang_of_a_kind_finds_its_imports_made(
     )
     assert seen.succeeded, log
     assert "imported" in seen.stages
-    told = _told(log)
-    assert told["ahead"] > 0
-    assert told["argv"] == ["--epochs", "3"]
+    report = _report(log)
+    assert report["ahead"] > 0
+    assert report["argv"] == ["--epochs", "3"]
     assert "slowlib speaks\n" in log  # what the import said is in the log, as ever
 
 
@@ -199,11 +199,11 @@ async def test_a_folder_finds_its_imports_made_too(engine: LocalEngine, tmp_path
     code = pack(tmp_path / "code", tmp_path / "code.tar.gz", ".")
     plan = EnvironmentPlan(TrainerSource(str(code), "code.tar.gz"), "slow", None, "work")
     seen, log = await run(engine, gang_of("python", "-m", "work", environment=plan, network="none"))
-    ordinary = _told(log)
+    ordinary = _report(log)
     await _waits(engine)
     seen, log = await run(engine, gang_of("python", "-m", "work", environment=plan, network="none"))
     assert "imported" in seen.stages, log
-    ahead = _told(log)
+    ahead = _report(log)
     assert (ahead["cwd"], ahead["home"]) == ("/work/code", ["src"])
     assert ahead["path"] == ordinary["path"]
     assert ahead["path"].index("/work/code/src") == ahead["path"].index("/work/code", 1) + 1
@@ -217,15 +217,15 @@ async def test_the_code_cannot_tell_the_difference(
         (tmp_path / name).mkdir(mode=0o755)
         mounts.append(Mount(name, f"/storage/team/{name}", writable))
     _, log = await run(engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"}))
-    ordinary = _told(log)
+    ordinary = _report(log)
     await _waits(engine)
     seen, log = await run(
         engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"})
     )
-    ahead = _told(log)
+    ahead = _report(log)
     assert "imported" in seen.stages, log
-    for told in (ordinary, ahead):
-        told["mounts"] = sorted(_normal(told["mounts"]))
+    for report in (ordinary, ahead):
+        report["mounts"] = sorted(_normal(report["mounts"]))
     assert ahead["mounts"] == ordinary["mounts"]
     own = ("ahead", "luck", "environment", "groups", "path", "environ_of_modules")
     assert {k: v for k, v in ahead.items() if k not in own} == {
@@ -266,7 +266,7 @@ async def test_one_serves_one_gang_and_nothing_of_the_import_is_shared(
         gangs = [trainer(), trainer()]
         ends = await asyncio.gather(*(run(engine, gang) for gang in gangs))
         assert sum("imported" in seen.stages for seen, _ in ends) == 1
-        luck |= {_told(log)["luck"] for _, log in ends}
+        luck |= {_report(log)["luck"] for _, log in ends}
     assert len(luck) == 4
 
 
@@ -401,7 +401,7 @@ async def test_a_hostile_gang_changes_nothing_for_the_next_one(
     engine: LocalEngine, trainer: Any
 ) -> None:
     _, log = await run(engine, trainer())
-    ordinary = _told(log)
+    ordinary = _report(log)
     await _waits(engine)
     hostile = trainer(_HOSTILE)
     seen, log = await run(engine, hostile)
@@ -414,8 +414,8 @@ async def test_a_hostile_gang_changes_nothing_for_the_next_one(
             await _waits(engine)
         seen, log = await run(engine, trainer(**changes))
         assert (seen.succeeded, "imported" in seen.stages) == (True, not changes), log
-        told = _told(log)
-        assert told["luck"] != 666
+        report = _report(log)
+        assert report["luck"] != 666
         same = (
             "home",
             "tmp",
@@ -427,7 +427,7 @@ async def test_a_hostile_gang_changes_nothing_for_the_next_one(
             "umask",
             "argv",
         )
-        assert {name: told[name] for name in same} == {name: ordinary[name] for name in same}
+        assert {name: report[name] for name in same} == {name: ordinary[name] for name in same}
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ if len(sys.argv) > 1 and sys.argv[1].isdigit():
     await run(engine, gang)  # its own organisation's code did that: whatever becomes of it, it ends
     assert proctree.find_marked(f"CLOUDML_GANG={gang.key}") == []
     seen, log = await run(engine, trainer("", "theirs", tenant=2))
-    assert (seen.succeeded, _told(log)["argv"]) == (True, ["theirs"]), log
+    assert (seen.succeeded, _report(log)["argv"]) == (True, ["theirs"]), log
 
 
 @pytest.fixture
@@ -490,10 +490,10 @@ async def test_a_gang_told_to_an_interpreter_that_just_ended_starts_without_it(
     os.kill(_innermost(supervisor), signal.SIGKILL)
     await _until(point.with_name(f"{point.name}.reached").exists)
     running = asyncio.create_task(run(engine, trainer("", "told")))
-    await _until_told(engine, supervisor)
+    await _until_it_has_a_gang(engine, supervisor)
     os.kill(supervisor, signal.SIGCONT)
     seen, log = await running
-    assert (seen.succeeded, _told(log)["argv"]) == (True, ["told"]), log
+    assert (seen.succeeded, _report(log)["argv"]) == (True, ["told"]), log
 
 
 async def test_no_more_wait_than_may(engine: LocalEngine, trainer: Any) -> None:
@@ -536,11 +536,11 @@ def _normal(path: list[str]) -> list[str]:
     return [re.sub("/trainers/[^/]+/", "/trainers/", entry) for entry in path]
 
 
-def _told(log: str) -> dict[str, Any]:
+def _report(log: str) -> dict[str, Any]:
     line = next((line for line in log.splitlines() if line.startswith("{")), None)
     assert line is not None, log
-    told: dict[str, Any] = json.loads(line)
-    return told
+    report: dict[str, Any] = json.loads(line)
+    return report
 
 
 async def _waits_or_failed(engine: LocalEngine, log_file: Path) -> None:
@@ -562,7 +562,7 @@ async def _waits(engine: LocalEngine, than: Sequence[int] = ()) -> int:
             await asyncio.sleep(0.1)  # it is made when nobody asks anything
 
 
-async def _until_told(engine: LocalEngine, supervisor: int) -> None:
+async def _until_it_has_a_gang(engine: LocalEngine, supervisor: int) -> None:
     """Wait until a supervisor that waited with an interpreter has a gang."""
     async with asyncio.timeout(_LIMIT_S):
         while supervisor in (await engine._spawner.ask({}))["zygotes"]:

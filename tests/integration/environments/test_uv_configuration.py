@@ -17,14 +17,14 @@ def test_a_configuration_of_uv_above_the_folder_is_not_read(tmp_path: Path) -> N
     """Without a mount table of its own, a tool sees all folders above the one that it runs in."""
     (tmp_path / "uv.toml").write_text("this is [no TOML")
     (below := tmp_path / "below").mkdir()
-    (wanted := below / "requirements.txt").write_text("")
+    (requirements := below / "requirements.txt").write_text("")
     python, words = Path(sys.executable), OutputTail()
     uv = Uv(find_uv(), pipconfig.read({}, []), below / "cache", 60.0, OpenSandbox())
     code = uv.run(
-        ["compile", str(wanted), "--output-file", str(below / "lock.txt")],
+        ["compile", str(requirements), "--output-file", str(below / "lock.txt")],
         output=words,
         interpreter=interpreters.from_answer(python, interpreters.ask(python)),
-        reads=[wanted],
+        reads=[requirements],
         writes=[below],
         offline=True,
     )

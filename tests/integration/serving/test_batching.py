@@ -45,8 +45,8 @@ def python_model(folder: Path, attribute: str = "pass", **signature: Any) -> Non
     """
     folder.mkdir(parents=True)
     tensors = [{"name": name, "dtype": "float32", "shape": [-1]} for name in ("x", "y", "most")]
-    told = {"inputs": tensors[:1], "outputs": tensors[1:]} | signature
-    (folder / "signature.json").write_text(json.dumps({"serving_default": told}))
+    signature_document = {"inputs": tensors[:1], "outputs": tensors[1:]} | signature
+    (folder / "signature.json").write_text(json.dumps({"serving_default": signature_document}))
     (folder / "model.py").write_text(CENTRES.format(attribute=attribute))
 
 
@@ -81,9 +81,9 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def decision(running: Running, name: str) -> dict[str, Any]:
     """What metadata say of the only signature."""
-    status, told = ask(running, "GET", f"/v1/models/{name}/metadata")
+    status, document = ask(running, "GET", f"/v1/models/{name}/metadata")
     assert status == 200
-    made: dict[str, Any] = told["metadata"]["batching"]["serving_default"]
+    made: dict[str, Any] = document["metadata"]["batching"]["serving_default"]
     return made
 
 
@@ -103,32 +103,34 @@ def test_what_was_decided_and_why_is_told(
 ) -> None:
     expected = {"enabled": enabled, "decided_by": decided_by, "reason": reason}
     assert decision(several, name) == expected
-    _, told = ask(several, "GET", f"/v2/models/{name}")
-    assert told["parameters"] == {
+    _, document = ask(several, "GET", f"/v2/models/{name}")
+    assert document["parameters"] == {
         f"batching.serving_default.{key}": value for key, value in expected.items()
     }
-    _, told = ask(several, "GET", f"/v2/models/{name}/config")
-    assert (told["max_batch_size"] > 0) is enabled
+    _, document = ask(several, "GET", f"/v2/models/{name}/config")
+    assert (document["max_batch_size"] > 0) is enabled
     labels = f'model="{name}",version="1",signature="serving_default",decided_by="{decided_by}"'
     assert f"cloudml_serving_batched{{{labels}}} {int(enabled)}" in metrics(several)
     with several.channel() as channel:
-        asked = _message("inference.ModelMetadataRequest", name=name)
+        request = _message("inference.ModelMetadataRequest", name=name)
         answer = call(
             channel,
             "/inference.GRPCInferenceService/ModelMetadata",
-            asked,
+            request,
             "inference.ModelMetadataResponse",
         )
         assert answer.parameters["batching.serving_default.enabled"].bool_param is enabled
         assert answer.parameters["batching.serving_default.reason"].string_param == reason
-        asked = _message("tensorflow.serving.GetModelMetadataRequest", metadata_field=["batching"])
-        asked.model_spec.name = name
+        request = _message(
+            "tensorflow.serving.GetModelMetadataRequest", metadata_field=["batching"]
+        )
+        request.model_spec.name = name
         path = "/tensorflow.serving.PredictionService/GetModelMetadata"
-        told = call(channel, path, asked, "tensorflow.serving.GetModelMetadataResponse").metadata[
-            "batching"
-        ]
+        document = call(
+            channel, path, request, "tensorflow.serving.GetModelMetadataResponse"
+        ).metadata["batching"]
         decisions = _message("google.protobuf.Struct")
-        assert told.Unpack(decisions)
+        assert document.Unpack(decisions)
         assert (
             decisions.fields["serving_default"].struct_value.fields["decided_by"].string_value
             == decided_by
@@ -155,9 +157,9 @@ def test_callers_of_a_model_that_mixes_rows_never_see_each_other(
 def test_rows_of_one_call_stay_together(several: Running) -> None:
     with several.channel() as channel:
         assert predict(channel, predict_request("silent", x=[1.0, 2, 3, 6]))["y"] == [-2, -1, 0, 3]
-    status, told = ask(several, "POST", "/v1/models/silent:predict", {"instances": [1.0, 3]})
+    status, document = ask(several, "POST", "/v1/models/silent:predict", {"instances": [1.0, 3]})
     assert status == 200
-    assert [row["y"] for row in told["predictions"]] == [-1, 1]
+    assert [row["y"] for row in document["predictions"]] == [-1, 1]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +174,7 @@ def mixing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def _asked(session: Any, model: Any) -> list[tuple[dict[str, Any], Any]]:
+def _runtime_answers(session: Any, model: Any) -> list[tuple[dict[str, Any], Any]]:
     """Inputs, and what the runtime answers: None for an error, ``...`` where it answers now
     this, now that.
     """
@@ -204,7 +206,7 @@ def test_no_graph_that_mixes_rows_is_batched(mixing: Running, place: int, name: 
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    wanted = _asked(session, model)
+    expected = _runtime_answers(session, model)
     assert decision(mixing, f"m{place}")["enabled"] is False
     with mixing.channel() as channel, ThreadPoolExecutor(8) as callers:
 
@@ -215,8 +217,8 @@ def test_no_graph_that_mixes_rows_is_batched(mixing: Running, place: int, name: 
                 assert error.code() is grpc.StatusCode.INTERNAL, error  # noqa: PT017
                 return None
 
-        answers = list(callers.map(outcome, [inputs for inputs, _ in wanted]))
-    for (_, alone), answer in zip(wanted, answers, strict=True):
+        answers = list(callers.map(outcome, [inputs for inputs, _ in expected]))
+    for (_, alone), answer in zip(expected, answers, strict=True):
         if alone is None:
             assert answer is None
         elif alone is not ...:
@@ -235,12 +237,15 @@ OIP = {
 
 def infer(channel: grpc.Channel, name: str, inputs: dict[str, Any]) -> Any:
     """The first output, by the Open Inference Protocol with raw tensors."""
-    asked = _message("inference.ModelInferRequest", model_name=name)
+    request = _message("inference.ModelInferRequest", model_name=name)
     for key, array in inputs.items():
-        asked.inputs.add(name=key, datatype=OIP[array.dtype.name], shape=array.shape)
-        asked.raw_input_contents.append(np.ascontiguousarray(array).tobytes())
+        request.inputs.add(name=key, datatype=OIP[array.dtype.name], shape=array.shape)
+        request.raw_input_contents.append(np.ascontiguousarray(array).tobytes())
     answer = call(
-        channel, "/inference.GRPCInferenceService/ModelInfer", asked, "inference.ModelInferResponse"
+        channel,
+        "/inference.GRPCInferenceService/ModelInfer",
+        request,
+        "inference.ModelInferResponse",
     )
     numpy = {value: key for key, value in OIP.items()}[answer.outputs[0].datatype]
     return np.frombuffer(answer.raw_output_contents[0], numpy).reshape(
@@ -260,9 +265,9 @@ def test_the_operator_has_the_last_word(
 ) -> None:
     save(tmp_path / "1", MIXES["reduce mean"]())
     with model_server("--model_name", "m", "--model_base_path", str(tmp_path), flag) as running:
-        told = decision(running, "m")
-    assert (told["enabled"], told["decided_by"]) == (enabled, "operator")
-    assert warning is None or "differs from the same row alone" in told["warning"]
+        decided = decision(running, "m")
+    assert (decided["enabled"], decided["decided_by"]) == (enabled, "operator")
+    assert warning is None or "differs from the same row alone" in decided["warning"]
 
 
 def test_a_probe_takes_away_what_a_model_says_of_itself(tmp_path: Path) -> None:
@@ -275,9 +280,9 @@ def test_a_probe_takes_away_what_a_model_says_of_itself(tmp_path: Path) -> None:
         "--allow_models_that_run_code",
     ]
     with model_server(*flags) as running:
-        told = decision(running, "m")
-    assert (told["enabled"], told["decided_by"]) == (False, "probe")
-    assert told["reason"] == "a row among 2 differs from the same row alone: output 'y'"
+        decided = decision(running, "m")
+    assert (decided["enabled"], decided["decided_by"]) == (False, "probe")
+    assert decided["reason"] == "a row among 2 differs from the same row alone: output 'y'"
 
 
 def test_parameters_of_batches_come_from_a_file(tmp_path: Path) -> None:
@@ -302,8 +307,8 @@ def test_parameters_of_batches_come_from_a_file(tmp_path: Path) -> None:
         running.channel() as channel,
         ThreadPoolExecutor(16) as callers,
     ):
-        _, told = ask(running, "GET", "/v2/models/m/config")
-        assert told["max_batch_size"] == 4
+        _, document = ask(running, "GET", "/v2/models/m/config")
+        assert document["max_batch_size"] == 4
         answers = callers.map(
             lambda _: predict(channel, predict_request("m", x=[1.0]))["most"], range(200)
         )
@@ -325,13 +330,13 @@ def test_inputs_of_different_numbers_of_rows_get_what_the_runtime_answers(tmp_pa
             )
             for (x, k), answer in zip(both, answers, strict=True):
                 np.testing.assert_array_equal(answer, x + k)
-        status, told = ask(
+        status, document = ask(
             running,
             "POST",
             "/v1/models/m:predict",
             {"inputs": {"x": [[1, 2]], "k": three.tolist()}},
         )
-        assert (status, told) == (200, {"outputs": (one + three).tolist()})
+        assert (status, document) == (200, {"outputs": (one + three).tolist()})
         with pytest.raises(
             grpc.RpcError, match="differ in their number of rows \\('x' 3, 'k' 2\\), and the model"
         ):

@@ -52,10 +52,10 @@ def test_pages_of_an_origin_that_is_named_may_call(tmp_path: Path) -> None:
         assert {"authorization", "content-type"} <= set(
             fields["Access-Control-Allow-Headers"].split(", ")
         )
-        for body, wanted in ((b'{"instances": [1]}', 200), (b"{", 400)):
+        for body, expected in ((b'{"instances": [1]}', 200), (b"{", 400)):
             status, fields = answer(running, "POST", {"Origin": APP}, body)
             assert (status, fields["Access-Control-Allow-Origin"], fields["Vary"]) == (
-                wanted,
+                expected,
                 APP,
                 "Origin",
             )
@@ -70,8 +70,10 @@ def test_pages_of_an_origin_that_is_named_may_call(tmp_path: Path) -> None:
             "Origin",
         )
         with Http2Client("127.0.0.1", running.port) as client:
-            asked = client.ask("OPTIONS", PREDICT, origin=APP, access_control_request_method="POST")
-            assert (asked.status, asked.fields["access-control-allow-origin"]) == (200, APP)
+            preflight = client.ask(
+                "OPTIONS", PREDICT, origin=APP, access_control_request_method="POST"
+            )
+            assert (preflight.status, preflight.fields["access-control-allow-origin"]) == (200, APP)
             assert (
                 client.ask("POST", PREDICT, {"instances": [1]}, origin=APP).fields["vary"]
                 == "Origin"

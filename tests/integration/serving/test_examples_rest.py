@@ -43,32 +43,32 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_classes_with_their_scores(judge: Running) -> None:
-    asked = {
+    request = {
         "examples": [
             {"label": ["a", {"b64": "Yg=="}], "x": [0.2, 1.0]},
             {"label": ["c", "d"], "x": [2, 3]},
         ]
     }
     expected = {"results": [[["a", 0.1], ["b", 0.5]], [["c", 1.0], ["d", 1.5]]]}
-    assert ask(judge, "POST", CLASSIFY, asked) == (200, expected)
+    assert ask(judge, "POST", CLASSIFY, request) == (200, expected)
 
 
 def test_a_context_is_part_of_each_example(judge: Running) -> None:
-    asked = {"context": {"label": ["a", "b"]}, "examples": [{"x": [1, 2]}, {"x": [3, 4]}]}
+    request = {"context": {"label": ["a", "b"]}, "examples": [{"x": [1, 2]}, {"x": [3, 4]}]}
     expected = {"results": [[["a", 0.5], ["b", 1.0]], [["a", 1.5], ["b", 2.0]]]}
-    assert ask(judge, "POST", CLASSIFY, asked) == (200, expected)
+    assert ask(judge, "POST", CLASSIFY, request) == (200, expected)
 
 
 def test_the_same_over_grpc(judge: Running) -> None:
-    asked = message("tensorflow.serving.ClassificationRequest")()
-    asked.model_spec.name = "judge"
-    features = asked.input.example_list.examples.add().features.feature
+    request = message("tensorflow.serving.ClassificationRequest")()
+    request.model_spec.name = "judge"
+    features = request.input.example_list.examples.add().features.feature
     features["label"].bytes_list.value.extend([b"a", b"b"])
     features["x"].int64_list.value.extend([1, 2])
     with judge.channel() as channel:
         path = "/tensorflow.serving.PredictionService/Classify"
-        told = call(channel, path, asked, "tensorflow.serving.ClassificationResponse")
-    assert [(each.label, each.score) for each in told.result.classifications[0].classes] == [
+        response = call(channel, path, request, "tensorflow.serving.ClassificationResponse")
+    assert [(each.label, each.score) for each in response.result.classifications[0].classes] == [
         ("a", 0.5),
         ("b", 1.0),
     ]
@@ -79,12 +79,12 @@ def test_regressions(linear: Running) -> None:
         200,
         {"results": [12.0, 14.0]},
     )
-    status, told = ask(linear, "POST", REGRESS, b'{"examples": [{"x": NaN}, {"x": Infinity}]}')
-    assert (status, str(told["results"])) == (200, "[nan, inf]")
+    status, document = ask(linear, "POST", REGRESS, b'{"examples": [{"x": NaN}, {"x": Infinity}]}')
+    assert (status, str(document["results"])) == (200, "[nan, inf]")
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("request", "words"),
     [
         ({}, "'examples' is not a list"),
         ({"examples": []}, "'examples' is not a list"),
@@ -103,13 +103,13 @@ def test_regressions(linear: Running) -> None:
         ({"examples": [{"y": 1}]}, "input 'x' is missing; there is no input 'y'"),
     ],
 )
-def test_what_is_wrong_is_told(linear: Running, asked: Any, words: str) -> None:
-    status, told = ask(linear, "POST", REGRESS, asked)
+def test_what_is_wrong_is_told(linear: Running, request: Any, words: str) -> None:
+    status, document = ask(linear, "POST", REGRESS, request)
     assert status == 400
-    assert words in told["error"]
+    assert words in document["error"]
 
 
 def test_who_does_not_classify_says_what_it_takes(linear: Running) -> None:
-    status, told = ask(linear, "POST", "/v1/models/linear:classify", {"examples": [{"x": 1}]})
+    status, document = ask(linear, "POST", "/v1/models/linear:classify", {"examples": [{"x": 1}]})
     assert status == 400
-    assert "takes (x: float32 [?])" in told["error"]
+    assert "takes (x: float32 [?])" in document["error"]

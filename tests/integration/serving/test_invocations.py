@@ -199,18 +199,18 @@ def split(data: Any, columns: Any = ("a", "b", "c"), **more: Any) -> str:
 def test_what_is_wrong_is_told(
     features: Running, body: Any, kind: str, status: int, words: str
 ) -> None:
-    told = invoke(features, body, kind or "application/json")
-    assert told[0] == status
-    assert words in told[1]["error"]
+    answer = invoke(features, body, kind or "application/json")
+    assert answer[0] == status
+    assert words in answer[1]["error"]
 
 
 def test_values_that_columns_do_not_take(typed: Running) -> None:
     for line, words in (("true,x,a", "'x' is no int64"), ("yes,1,a", "'yes' is no bool"), ("true,1.5,a", "no int64"),
                         ("true,,a", "'' is no int64"), ("true,9223372036854775808,a", "no int64")):  # fmt: skip
-        status, told = invoke(typed, f"truth,number,text\n{line}", "text/csv")
-        assert (status, words in told["error"]) == (400, True), told
-    status, told = invoke(typed, split([[1, 2]], ["number", "text"]))
-    assert (status, "there is no column 'truth'" in told["error"]) == (400, True)
+        status, document = invoke(typed, f"truth,number,text\n{line}", "text/csv")
+        assert (status, words in document["error"]) == (400, True), document
+    status, document = invoke(typed, split([[1, 2]], ["number", "text"]))
+    assert (status, "there is no column 'truth'" in document["error"]) == (400, True)
 
 
 def test_a_server_of_several_models_is_told_which(tmp_path: Path) -> None:
@@ -221,8 +221,11 @@ def test_a_server_of_several_models_is_told_which(tmp_path: Path) -> None:
     )
     (tmp_path / "models").write_text(f"model_config_list {{ {configs} }}")
     with model_server("--model_config_file", str(tmp_path / "models")) as running:
-        status, told = invoke(running, '{"instances": [1]}')
-        assert (status, "name one of a, b by x-amzn-sagemaker-target-model" in told["error"]) == (
+        status, document = invoke(running, '{"instances": [1]}')
+        assert (
+            status,
+            "name one of a, b by x-amzn-sagemaker-target-model" in document["error"],
+        ) == (
             400,
             True,
         )

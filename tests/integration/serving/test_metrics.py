@@ -84,11 +84,11 @@ def test_models_that_were_not_asked_have_no_histograms(tmp_path: Path) -> None:
 
 def test_openmetrics_for_a_scraper_that_asks_for_it(linear: Running) -> None:
     ask(linear, "POST", PREDICT, {"instances": [1]})
-    wanted = (
+    accept = (
         "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
     )
     request = urllib.request.Request(
-        f"http://127.0.0.1:{linear.port}/metrics", headers={"Accept": wanted}
+        f"http://127.0.0.1:{linear.port}/metrics", headers={"Accept": accept}
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert (

@@ -88,9 +88,9 @@ def by_oip(running: Running, channel: grpc.Channel, name: str, x: Array) -> Arra
 
 
 def by_columns(running: Running, channel: grpc.Channel, name: str, x: Array) -> Array:
-    status, told = ask(running, "POST", f"/v1/models/{name}:predict", {"inputs": x.tolist()})
-    assert status == 200, told
-    return np.array(told["outputs"], x.dtype)
+    status, document = ask(running, "POST", f"/v1/models/{name}:predict", {"inputs": x.tolist()})
+    assert status == 200, document
+    return np.array(document["outputs"], x.dtype)
 
 
 def by_v2(running: Running, channel: grpc.Channel, name: str, x: Array) -> Array:
@@ -107,11 +107,13 @@ def by_v2(running: Running, channel: grpc.Channel, name: str, x: Array) -> Array
         "datatype": datatype[x.dtype.name],
         "data": x.ravel().tolist(),
     }
-    status, told = ask(
+    status, document = ask(
         running, "POST", f"/v2/models/{name}/infer", json.dumps({"inputs": [tensor]}).encode()
     )
-    assert status == 200, told
-    return np.array(told["outputs"][0]["data"], x.dtype).reshape(told["outputs"][0]["shape"])
+    assert status == 200, document
+    return np.array(document["outputs"][0]["data"], x.dtype).reshape(
+        document["outputs"][0]["shape"]
+    )
 
 
 WAYS: list[Callable[[Running, grpc.Channel, str, Array], Array]] = [
@@ -130,7 +132,7 @@ def test_the_server_answers_under_load_what_the_runtime_answers_alone(tmp_path: 
         sessions[f"m{seed}"] = onnxruntime.InferenceSession(
             made.SerializeToString(), providers=["CPUExecutionProvider"]
         )
-    asked: list[tuple[int, str, Array]] = []
+    requests: list[tuple[int, str, Array]] = []
     random = np.random.default_rng(99)
     for number in range(CALLS * len(sessions)):
         name = f"m{random.integers(len(sessions))}"
@@ -142,7 +144,7 @@ def test_the_server_answers_under_load_what_the_runtime_answers_alone(tmp_path: 
             if kind.startswith("int")
             else random.standard_normal(shape).round(3)
         )
-        asked.append((number % len(WAYS), name, np.asarray(x).astype(kind)))
+        requests.append((number % len(WAYS), name, np.asarray(x).astype(kind)))
     flags = ["--model_config_file", config(tmp_path, *sessions)]
     with (
         model_server(*flags) as running,
@@ -150,11 +152,11 @@ def test_the_server_answers_under_load_what_the_runtime_answers_alone(tmp_path: 
         ThreadPoolExecutor(16) as callers,
     ):
         answers = list(
-            callers.map(lambda each: WAYS[each[0]](running, channel, each[1], each[2]), asked)
+            callers.map(lambda each: WAYS[each[0]](running, channel, each[1], each[2]), requests)
         )
         batched = {name: decisions(running, name) for name in sessions}
     assert len(set(batched.values())) == 2, "some of the models mix rows, and some do not"
-    for (way, name, x), answer in zip(asked, answers, strict=True):
+    for (way, name, x), answer in zip(requests, answers, strict=True):
         alone = sessions[name].run(["y"], {"x": x})[0]
         assert answer.shape == alone.shape, (WAYS[way].__name__, name)
         tolerance = 0.0 if alone.dtype.kind == "i" else 16 * float(np.finfo(alone.dtype).eps)
@@ -164,8 +166,8 @@ def test_the_server_answers_under_load_what_the_runtime_answers_alone(tmp_path: 
 
 
 def decisions(running: Running, name: str) -> bool:
-    _, told = ask(running, "GET", f"/v1/models/{name}/metadata")
-    return bool(told["metadata"]["batching"]["serving_default"]["enabled"])
+    _, document = ask(running, "GET", f"/v1/models/{name}/metadata")
+    return bool(document["metadata"]["batching"]["serving_default"]["enabled"])
 
 
 pytestmark = pytest.mark.xdist_group("native")

@@ -78,13 +78,15 @@ def inputs(*, binary: bool, **other: Any) -> list[triton.InferInput]:
 def test_every_type_there_and_back(
     client: triton.InferenceServerClient, given: bool, back: bool, way: str | None
 ) -> None:
-    wanted = [triton.InferRequestedOutput(f"{name}_out", binary_data=back) for name in TYPES]
+    requested_outputs = [
+        triton.InferRequestedOutput(f"{name}_out", binary_data=back) for name in TYPES
+    ]
     answer = client.infer(
-        "echo", inputs(binary=given), outputs=wanted, request_id="seven",
+        "echo", inputs(binary=given), outputs=requested_outputs, request_id="seven",
         request_compression_algorithm=way, response_compression_algorithm=way,
     )  # fmt: skip
-    told = answer.get_response()
-    assert (told["model_name"], told["id"]) == ("echo", "seven")
+    response = answer.get_response()
+    assert (response["model_name"], response["id"]) == ("echo", "seven")
     for name, array in arrays().items():
         made = answer.as_numpy(f"{name}_out")
         if name == "s" and back:
@@ -103,8 +105,10 @@ def test_outputs_come_as_bytes_where_none_are_named(client: triton.InferenceServ
 def test_many_numbers_as_json(client: triton.InferenceServerClient) -> None:
     many = np.random.default_rng(3).standard_normal((4000, 2)).astype(np.float32)
     given = {name: np.resize(array, (4000, 2)) for name, array in arrays().items()} | {"f": many}
-    wanted = [triton.InferRequestedOutput(f"{name}_out", binary_data=False) for name in TYPES]
-    answer = client.infer("echo", inputs(binary=False, **given), outputs=wanted)
+    requested_outputs = [
+        triton.InferRequestedOutput(f"{name}_out", binary_data=False) for name in TYPES
+    ]
+    answer = client.infer("echo", inputs(binary=False, **given), outputs=requested_outputs)
     for name, array in given.items():
         np.testing.assert_array_equal(answer.as_numpy(f"{name}_out"), array)
 
@@ -116,9 +120,9 @@ def test_what_there_is(client: triton.InferenceServerClient, echo: Running) -> N
     assert client.is_model_ready("echo", "2")
     assert not client.is_model_ready("other")
     assert client.get_server_metadata()["name"] == "cloudml-serve"
-    told = client.get_model_metadata("echo")
-    assert told["name"] == "echo"
-    assert {"name": "f", "datatype": "FP32", "shape": [-1, 2]} in told["inputs"]
+    metadata = client.get_model_metadata("echo")
+    assert metadata["name"] == "echo"
+    assert {"name": "f", "datatype": "FP32", "shape": [-1, 2]} in metadata["inputs"]
     assert client.get_model_config("echo")["input"][0]["dims"] == [2]
     assert {
         "name": "echo",
@@ -148,8 +152,13 @@ def test_a_server_whose_model_cannot_be_loaded_lives_and_is_not_ready(tmp_path: 
         assert ask(running, "GET", "/v2/health/live") == (200, {"live": True})
         unready = {"ready": False, "error": "not every model answers: broken"}
         assert ask(running, "GET", "/v2/health/ready") == (503, unready)
-        status, told = ask(running, "GET", "/v2/models/broken/ready")
-        assert (status, told["name"], told["ready"], "INVALID_PROTOBUF" in told["error"]) == (
+        status, document = ask(running, "GET", "/v2/models/broken/ready")
+        assert (
+            status,
+            document["name"],
+            document["ready"],
+            "INVALID_PROTOBUF" in document["error"],
+        ) == (
             503,
             "broken",
             False,
@@ -171,16 +180,16 @@ def body(**changes: Any) -> dict[str, Any]:
 
 
 def test_flat_and_nested_lists_mean_the_same(echo: Running) -> None:
-    status, told = ask(echo, "POST", INFER, body(id="x"))
+    status, document = ask(echo, "POST", INFER, body(id="x"))
     assert status == 200
-    assert told["id"] == "x"
-    assert told["outputs"][0] == {
+    assert document["id"] == "x"
+    assert document["outputs"][0] == {
         "name": "f_out",
         "datatype": "FP32",
         "shape": [1, 2],
         "data": [1.0, 2.0],
     }
-    assert told["outputs"][1]["data"] == [1, 2]
+    assert document["outputs"][1]["data"] == [1, 2]
 
 
 @pytest.mark.parametrize("length", [None, 3000])
@@ -251,16 +260,18 @@ def test_what_is_wrong_is_told(
 ) -> None:
     """The same words, whether a body is short or so long that lists are read apart from it."""
     made = json.dumps(body(**dict(changes)))
-    told = ask(echo, "POST", INFER, (made + " " * (length or 0)).encode())
-    assert told[0] == status
-    assert words in told[1]["error"]
+    answer = ask(echo, "POST", INFER, (made + " " * (length or 0)).encode())
+    assert answer[0] == status
+    assert words in answer[1]["error"]
 
 
 def test_inputs_of_different_numbers_of_rows_are_for_the_model_to_judge(echo: Running) -> None:
-    status, told = ask(echo, "POST", INFER, body(f={"shape": [3, 2], "data": [1, 2, 3, 4, 5, 6]}))
+    status, document = ask(
+        echo, "POST", INFER, body(f={"shape": [3, 2], "data": [1, 2, 3, 4, 5, 6]})
+    )
     assert status == 200
-    assert [each["shape"] for each in told["outputs"]] == [[3, 2], *[[1, 2]] * 4]
-    assert told["outputs"][0]["data"] == [1, 2, 3, 4, 5, 6]
+    assert [each["shape"] for each in document["outputs"]] == [[3, 2], *[[1, 2]] * 4]
+    assert document["outputs"][0]["data"] == [1, 2, 3, 4, 5, 6]
 
 
 def test_bytes_that_do_not_fit_their_document(echo: Running) -> None:
@@ -272,13 +283,13 @@ def test_bytes_that_do_not_fit_their_document(echo: Running) -> None:
         made = body(f={"parameters": {"binary_data_size": size}})
         del made["inputs"][0]["data"]
         text = json.dumps(made).encode()
-        status, told = ask(
+        status, document = ask(
             echo, "POST", INFER, text + rest, Inference_Header_Content_Length=str(len(text))
         )
-        assert (status, words in told["error"]) == (400, True)
+        assert (status, words in document["error"]) == (400, True)
     for length in ("99999", "-1", "x", "1" * 5000):
-        status, told = ask(echo, "POST", INFER, b"{}", Inference_Header_Content_Length=length)
-        assert (status, "Inference-Header-Content-Length is" in told["error"]) == (400, True)
+        status, document = ask(echo, "POST", INFER, b"{}", Inference_Header_Content_Length=length)
+        assert (status, "Inference-Header-Content-Length is" in document["error"]) == (400, True)
 
 
 def test_strings_that_are_cut(echo: Running) -> None:
@@ -293,10 +304,10 @@ def test_strings_that_are_cut(echo: Running) -> None:
         del entry["data"]
         entry["parameters"] = {"binary_data_size": len(raw)}
         text = json.dumps(made).encode()
-        status, told = ask(
+        status, document = ask(
             echo, "POST", INFER, text + raw, Inference_Header_Content_Length=str(len(text))
         )
-        assert (status, "input 's' has" in told["error"]) == (400, True)
+        assert (status, "input 's' has" in document["error"]) == (400, True)
 
 
 def test_text_that_onnx_does_not_have(echo: Running) -> None:
@@ -320,8 +331,13 @@ def test_models_are_loaded_and_unloaded_by_who_may(tmp_path: Path) -> None:
         assert client.is_model_ready("linear")
         client.unload_model("linear")
         assert not client.is_model_ready("linear")
-        status, told = ask(running, "GET", "/v2/models/linear/ready")
-        assert (status, told["name"], told["ready"], "it was unloaded" in told["error"]) == (
+        status, document = ask(running, "GET", "/v2/models/linear/ready")
+        assert (
+            status,
+            document["name"],
+            document["ready"],
+            "it was unloaded" in document["error"],
+        ) == (
             503,
             "linear",
             False,

@@ -66,8 +66,8 @@ def test_versions_of_a_python_model_that_left_leave_nothing_behind(tmp_path: Pat
 
         def next_version(number: int) -> None:
             save(tmp_path, number)
-            status, told = ask(running, "POST", "/v2/repository/models/m/load", {})
-            assert status == 200, told
+            status, document = ask(running, "POST", "/v2/repository/models/m/load", {})
+            assert status == 200, document
             path = f"/v1/models/m/versions/{number}:predict"
             assert ask(running, "POST", path, {"instances": [1.0]}) == (200, {"predictions": [2.0]})
 

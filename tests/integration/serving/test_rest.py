@@ -58,16 +58,18 @@ def test_rows_and_columns(linear: Running, place: str) -> None:
 
 
 def test_numbers_that_json_does_not_have(linear: Running) -> None:
-    status, told = ask(linear, "POST", PREDICT, b'{"instances": [NaN, Infinity, -Infinity, 1e39]}')
-    assert (status, str(told["predictions"])) == (200, "[nan, inf, -inf, inf]")
+    status, document = ask(
+        linear, "POST", PREDICT, b'{"instances": [NaN, Infinity, -Infinity, 1e39]}'
+    )
+    assert (status, str(document["predictions"])) == (200, "[nan, inf, -inf, inf]")
 
 
 def test_many_numbers(linear: Running) -> None:
     x = np.random.default_rng(2).standard_normal(50_000).round(4)
-    status, told = ask(linear, "POST", PREDICT, {"instances": x.tolist()})
+    status, document = ask(linear, "POST", PREDICT, {"instances": x.tolist()})
     assert status == 200
     np.testing.assert_allclose(
-        told["predictions"], np.float32(2) * x.astype(np.float32) + 10, rtol=1e-6
+        document["predictions"], np.float32(2) * x.astype(np.float32) + 10, rtol=1e-6
     )
 
 
@@ -136,10 +138,10 @@ def test_many_numbers(linear: Running) -> None:
 def test_what_is_wrong_is_told(
     linear: Running, path: str, body: Any, status: int, words: str
 ) -> None:
-    told = ask(linear, "POST", path, body)
-    assert told[0] == status
-    assert list(told[1]) == ["error"]
-    assert words in told[1]["error"]
+    answer = ask(linear, "POST", path, body)
+    assert answer[0] == status
+    assert list(answer[1]) == ["error"]
+    assert words in answer[1]["error"]
 
 
 def test_status_and_metadata(linear: Running) -> None:
@@ -152,13 +154,13 @@ def test_status_and_metadata(linear: Running) -> None:
     assert ask(linear, "GET", "/v1/models/linear/versions/2")[0] == 404
     assert ask(linear, "GET", PREDICT)[0] == 400
     assert ask(linear, "PUT", PREDICT)[0] == 405
-    status, told = ask(linear, "GET", "/v1/models/linear/metadata")
-    assert (status, told["model_spec"]) == (
+    status, document = ask(linear, "GET", "/v1/models/linear/metadata")
+    assert (status, document["model_spec"]) == (
         200,
         {"name": "linear", "signature_name": "", "version": "1"},
     )
     shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
-    signature = told["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    signature = document["metadata"]["signature_def"]["signature_def"]["serving_default"]
     assert signature["inputs"]["x"] == {"dtype": "DT_FLOAT", "tensor_shape": shape, "name": "x"}
     assert signature["method_name"] == "tensorflow/serving/predict"
 
@@ -235,9 +237,9 @@ def test_a_request_hidden_in_another_is_not_run(raw: socket.socket) -> None:
         b"POST /v1/models/linear:predict HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
         b"0\r\n\r\nGET /v1/models/linear HTTP/1.1\r\nHost: h\r\n\r\n"
     )
-    told = raw.makefile("rb").read()
-    assert told.startswith(b"HTTP/1.1 400 ")
-    assert told.count(b"HTTP/1.1") == 1
+    response = raw.makefile("rb").read()
+    assert response.startswith(b"HTTP/1.1 400 ")
+    assert response.count(b"HTTP/1.1") == 1
 
 
 def test_a_second_port_speaks_everything_too(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def test_requests_share_a_connection_with_each_other_and_gRPC_keeps_working(
 
 def test_bodies_larger_than_the_windows_and_packed_ones(client: Http2Client) -> None:
     many = [float(each) for each in range(300_000)]
-    wanted = {"predictions": [each * 2 + 10 for each in many]}
-    assert client.ask("POST", PREDICT, {"instances": many}).document == wanted
+    expected = {"predictions": [each * 2 + 10 for each in many]}
+    assert client.ask("POST", PREDICT, {"instances": many}).document == expected
     packed = gzip.compress(b'{"instances": [1.0, 2.0]}')
     assert client.ask("POST", PREDICT, packed, content_encoding="gzip").document == {
         "predictions": [12.0, 14.0]
@@ -71,7 +71,7 @@ def test_bodies_larger_than_the_windows_and_packed_ones(client: Http2Client) -> 
     answer = client.ask("POST", PREDICT, {"instances": many}, accept_encoding="gzip")
     assert answer.fields["content-encoding"] == "gzip"
     answer.body = gzip.decompress(answer.body)
-    assert answer.document == wanted
+    assert answer.document == expected
 
 
 def test_head_has_the_length_and_no_body(client: Http2Client) -> None:

@@ -49,29 +49,29 @@ def infer(channel: grpc.Channel, request: Any) -> Any:
 
 
 def test_metadata_tells_the_signature(linear: Running) -> None:
-    asked = message(SERVING + "GetModelMetadataRequest")(metadata_field=["signature_def"])
-    asked.model_spec.name = "linear"
+    request = message(SERVING + "GetModelMetadataRequest")(metadata_field=["signature_def"])
+    request.model_spec.name = "linear"
     path = "/tensorflow.serving.PredictionService/GetModelMetadata"
     with linear.channel() as channel:
-        told = call(channel, path, asked, SERVING + "GetModelMetadataResponse")
+        response = call(channel, path, request, SERVING + "GetModelMetadataResponse")
         signatures = message(SERVING + "SignatureDefMap")()
-        assert told.metadata["signature_def"].Unpack(signatures)
+        assert response.metadata["signature_def"].Unpack(signatures)
         signature = signatures.signature_def["serving_default"]
         assert signature.method_name == "tensorflow/serving/predict"
         assert [dim.size for dim in signature.inputs["x"].tensor_shape.dim] == [-1]
-        assert (told.model_spec.version.value, signature.outputs["y"].dtype) == (1, 1)
-        asked.metadata_field[0] = "other"
+        assert (response.model_spec.version.value, signature.outputs["y"].dtype) == (1, 1)
+        request.metadata_field[0] = "other"
         with pytest.raises(grpc.RpcError, match="'signature_def' and 'batching' can be asked for"):
-            call(channel, path, asked, SERVING + "GetModelMetadataResponse")
+            call(channel, path, request, SERVING + "GetModelMetadataResponse")
 
 
 def test_classify_needs_a_signature_that_classifies(linear: Running) -> None:
-    asked = message(SERVING + "ClassificationRequest")()
-    asked.model_spec.name = "linear"
-    asked.input.example_list.examples.add().features.feature["x"].float_list.value.append(1)
+    request = message(SERVING + "ClassificationRequest")()
+    request.model_spec.name = "linear"
+    request.input.example_list.examples.add().features.feature["x"].float_list.value.append(1)
     with linear.channel() as channel, pytest.raises(grpc.RpcError) as caught:
         path = "/tensorflow.serving.PredictionService/Classify"
-        call(channel, path, asked, SERVING + "ClassificationResponse")
+        call(channel, path, request, SERVING + "ClassificationResponse")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "takes (x: float32 [?])" in caught.value.details()
 
@@ -164,8 +164,8 @@ def test_what_the_open_inference_protocol_tells_of_server_and_models(linear: Run
         assert oip(channel, "ModelReady", name="linear", version="1").ready
         assert not oip(channel, "ModelReady", name="linear", version="2").ready
         assert oip(channel, "ServerMetadata").name == "cloudml-serve"
-        told = oip(channel, "ModelMetadata", name="linear")
-        assert (told.platform, list(told.versions), list(told.inputs[0].shape)) == (
+        metadata = oip(channel, "ModelMetadata", name="linear")
+        assert (metadata.platform, list(metadata.versions), list(metadata.inputs[0].shape)) == (
             "onnxruntime_onnx",
             ["1"],
             [-1],
@@ -189,13 +189,15 @@ def controlled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def test_health_is_watched_while_a_model_is_unloaded_and_loaded(controlled: Running) -> None:
     health = "grpc.health.v1.Health"
-    asked, told = (
+    request_class, response_class = (
         message("grpc.health.v1.HealthCheckRequest"),
         message("grpc.health.v1.HealthCheckResponse"),
     )
     with controlled.channel() as channel:
-        watch = channel.unary_stream(f"/{health}/Watch")(asked().SerializeToString(), timeout=30)
-        news = (told.FromString(each).status for each in watch)
+        watch = channel.unary_stream(f"/{health}/Watch")(
+            request_class().SerializeToString(), timeout=30
+        )
+        news = (response_class.FromString(each).status for each in watch)
         assert next(news) == 1
         oip(channel, "RepositoryModelUnload", model_name="linear")
         assert not oip(channel, "ModelReady", name="linear").ready
@@ -207,7 +209,7 @@ def test_health_is_watched_while_a_model_is_unloaded_and_loaded(controlled: Runn
             call(
                 channel,
                 f"/{health}/Check",
-                asked(service=health),
+                request_class(service=health),
                 "grpc.health.v1.HealthCheckResponse",
             ).status
             == 1
@@ -216,14 +218,14 @@ def test_health_is_watched_while_a_model_is_unloaded_and_loaded(controlled: Runn
             call(
                 channel,
                 f"/{health}/Check",
-                asked(service="none"),
+                request_class(service="none"),
                 "grpc.health.v1.HealthCheckResponse",
             )
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
         unknown = channel.unary_stream(f"/{health}/Watch")(
-            asked(service="none").SerializeToString(), timeout=30
+            request_class(service="none").SerializeToString(), timeout=30
         )
-        assert told.FromString(next(unknown)).status == 3
+        assert response_class.FromString(next(unknown)).status == 3
         with pytest.raises(
             grpc.RpcError, match="no model 'other' is configured; configured: linear"
         ):
@@ -389,9 +391,9 @@ def test_triton_reads_statistics_of_what_was_asked(tmp_path: Path) -> None:
             begun = time.time() * 1000
             for rows in (1, 3, 3):
                 infer(channel, infer_request([1.0] * rows))
-            told = rest.get_inference_statistics("linear", "2")["model_stats"]
-            assert len(told) == 1
-            after = told[0]
+            statistics = rest.get_inference_statistics("linear", "2")["model_stats"]
+            assert len(statistics) == 1
+            after = statistics[0]
             assert (after["name"], after["version"]) == ("linear", "2")
             assert after["inference_count"] - before["inference_count"] == 7
             assert after["execution_count"] - before["execution_count"] == 3

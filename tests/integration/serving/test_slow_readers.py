@@ -46,9 +46,9 @@ class Inferences:
         return body
 
     def id_of(self, answer: bytes) -> str:
-        told = message("inference.ModelStreamInferResponse").FromString(answer)
-        assert not told.error_message
-        id_: str = told.infer_response.id
+        response = message("inference.ModelStreamInferResponse").FromString(answer)
+        assert not response.error_message
+        id_: str = response.infer_response.id
         return id_
 
 
@@ -65,9 +65,9 @@ class Reflections:
         return body
 
     def id_of(self, answer: bytes) -> str:
-        told = message("grpc.reflection.v1.ServerReflectionResponse").FromString(answer)
-        assert told.list_services_response.service
-        id_: str = told.valid_host.strip()
+        response = message("grpc.reflection.v1.ServerReflectionResponse").FromString(answer)
+        assert response.list_services_response.service
+        id_: str = response.valid_host.strip()
         return id_
 
 

@@ -32,11 +32,12 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def states(channel: grpc.Channel, name: str = "linear") -> dict[int, tuple[int, str]]:
-    asked = message(SERVING + "GetModelStatusRequest")()
-    asked.model_spec.name = name
-    told = call(channel, STATUS, asked, SERVING + "GetModelStatusResponse")
+    request = message(SERVING + "GetModelStatusRequest")()
+    request.model_spec.name = name
+    response = call(channel, STATUS, request, SERVING + "GetModelStatusResponse")
     return {
-        each.version: (each.state, each.status.error_message) for each in told.model_version_status
+        each.version: (each.state, each.status.error_message)
+        for each in response.model_version_status
     }
 
 
@@ -70,15 +71,15 @@ def test_versions_roll_without_a_failed_request(tmp_path: Path) -> None:
             (tmp_path / "5").mkdir()
             (tmp_path / "5" / "model.onnx").write_bytes(b"no model")
             until(lambda: states(channel).get(5, (0, ""))[0] == 50)
-            told = states(channel)
+            versions = states(channel)
             until(lambda: states(channel)[3][0] == 50)
         stop.set()
         for caller in callers:
             caller.join()
     assert failures == []
     assert seen == {11.0, 12.0, 13.0, 14.0}
-    assert told[4][0] == 30
-    assert "not a valid ONNX file" in told[5][1]
+    assert versions[4][0] == 30
+    assert "not a valid ONNX file" in versions[5][1]
 
 
 def config(*models: tuple[str, Path]) -> str:
@@ -123,10 +124,10 @@ def answered(channel: grpc.Channel, name: str) -> grpc.StatusCode:
 
 
 def reload_request(*models: tuple[str, Path]) -> object:
-    asked = message(SERVING + "ReloadConfigRequest")()
+    request = message(SERVING + "ReloadConfigRequest")()
     for name, base in models:
-        asked.config.model_config_list.config.add(name=name, base_path=str(base))
-    return asked
+        request.config.model_config_list.config.add(name=name, base_path=str(base))
+    return request
 
 
 def test_callers_change_the_configuration_where_they_may(
