@@ -129,13 +129,13 @@ def test_foreign_names_are_as_absent_as_missing_ones(
         ("quota", "list", "{org}"),
         ("audit", "--org", "{org}"),
     ):
-        told = []
+        messages = []
         for org in ("default", "nowhere"):
             ran = server.cli("admin", *(word.format(org=org) for word in words), **keys)
             assert ran.code == 1
-            told.append(ran.err.replace(org, "<org>"))
-        assert told[0] == told[1]
-        assert "there is no organisation" in told[0]
+            messages.append(ran.err.replace(org, "<org>"))
+        assert messages[0] == messages[1]
+        assert "there is no organisation" in messages[0]
     with pytest.raises(NotFound):
         olga.admin.describe_key(server.credentials["access_key"])
     olga.admin.revoke_key(made.key.access_key)
@@ -252,7 +252,7 @@ def test_one_value_of_an_application_may_be_given_alone(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("users", "create", "Bad Name"), ["name", "'Bad Name'", "lower-case"]),
         (("users", "create", "eve", "--role", "boss"), ["boss", "viewer"]),
@@ -266,9 +266,9 @@ def test_one_value_of_an_application_may_be_given_alone(
     ],
 )
 def test_wrong_words_are_answered_with_what_is_right(
-    server: RealServer, words: tuple[str, ...], told: list[str]
+    server: RealServer, words: tuple[str, ...], expected: list[str]
 ) -> None:
     ran = server.cli("admin", *words)
     assert ran.code in (1, 2)
-    assert [word for word in told if word not in ran.err] == [], ran.err
+    assert [word for word in expected if word not in ran.err] == [], ran.err
     assert "Traceback" not in ran.err

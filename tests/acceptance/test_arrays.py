@@ -46,8 +46,8 @@ def test_a_hundred_tasks_run_eight_at_a_time(
     shown = server.cli("jobs", "describe", "hundred").good().out
     assert "Tasks: 100 completed" in shown
     assert "task-17" not in shown
-    said = server.cli("jobs", "logs", "hundred", "--task", "task-99").good().out
-    assert said.startswith("index 99 of 100")
+    output = server.cli("jobs", "logs", "hundred", "--task", "task-99").good().out
+    assert output.startswith("index 99 of 100")
 
 
 def test_some_tasks_may_fail(run: Run, client: CloudMlClient, server: RealServer) -> None:
@@ -68,10 +68,12 @@ print("good")
         ("task-5", 0),
         ("task-7", 5),
     ]
-    said = [
+    messages = [
         one.message for one in client.train_job_events("tolerant") if one.reason == "TaskFailed"
     ]
-    assert sorted(said) == [f"task-{one} failed: task-{one} exited with code 5" for one in (3, 7)]
+    assert sorted(messages) == [
+        f"task-{one} failed: task-{one} exited with code 5" for one in (3, 7)
+    ]
     shown = server.cli("jobs", "describe", "tolerant").good().out
     assert "Tasks: 2 completed, 2 failed" in shown
     assert re.search(r"task-7 +NonZeroExit +0 +task-7 exited with code 5", shown)
@@ -131,10 +133,10 @@ while os.environ["CLOUDML_ARRAY_INDEX"] == "1" and os.environ["CLOUDML_ATTEMPT"]
 """
     job = TrainJob("rested", "trainer.task", code(source), array="0-2%1", framework="python")
     handle = client.submit_train_job(job)
-    said = b""
+    output = b""
     for chunk in handle.logs(task="task-1", follow=True):
-        said += chunk
-        if b"ran 1" in said:
+        output += chunk
+        if b"ran 1" in output:
             break
     eventually(
         lambda: [one.running for one in handle.tasks()] == [False, True, False],

@@ -20,7 +20,7 @@ GOOD = ["bad-input", "trainer.task", PLAIN]
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "expected"),
     [
         ([*SUBMIT, "Bad_Name", "trainer.task", PLAIN], 1, ["job_name", "Bad_Name", "lower-case"]),
         ([*SUBMIT, "x" * 64, "trainer.task", PLAIN], 1, ["job_name", "63"]),
@@ -127,11 +127,11 @@ GOOD = ["bad-input", "trainer.task", PLAIN]
     ),
 )
 def test_bad_words_on_the_command_line(
-    server: RealServer, words: list[str], code: int, told: list[str]
+    server: RealServer, words: list[str], code: int, expected: list[str]
 ) -> None:
     ran = server.cli(*words)
     assert (ran.code, ran.out) == (code, "")
-    assert [word for word in told if word not in ran.err] == [], ran.err
+    assert [word for word in expected if word not in ran.err] == [], ran.err
     assert "Traceback" not in ran.err
     assert "(code: " in ran.err
 
@@ -145,7 +145,7 @@ def test_a_name_that_is_taken(server: RealServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "expected"),
     [
         ({"CLOUDML_SECRET_KEY": "wrong"}, ["signature is wrong", "secret", "unauthenticated"]),
         ({"CLOUDML_ACCESS_KEY": "nobody"}, ["signature is wrong", "unauthenticated"]),
@@ -159,11 +159,11 @@ def test_a_name_that_is_taken(server: RealServer) -> None:
     ids=["wrong secret", "unknown key", "no server", "unknown host", "half a key"],
 )
 def test_a_wrong_key_or_a_wrong_server(
-    server: RealServer, variables: dict[str, str], told: list[str]
+    server: RealServer, variables: dict[str, str], expected: list[str]
 ) -> None:
     ran = server.cli("jobs", "list", **variables)
     assert (ran.code, ran.out) == (1, "")
-    assert [word for word in told if word not in ran.err] == [], ran.err
+    assert [word for word in expected if word not in ran.err] == [], ran.err
 
 
 def test_a_user_without_settings_is_told_how_to_get_some(server: RealServer) -> None:
@@ -192,11 +192,11 @@ def test_a_clock_that_is_off_is_told_the_servers_time(server: RealServer, off: t
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", target, headers=headers)
     answer = connection.getresponse()
-    told = json.loads(answer.read())
+    error = json.loads(answer.read())
     connection.close()
-    assert (answer.status, told["code"]) == (401, "unauthenticated")
-    assert "clock" in told["message"] + told.get("hint", "")
+    assert (answer.status, error["code"]) == (401, "unauthenticated")
+    assert "clock" in error["message"] + error.get("hint", "")
     year = str(datetime.now(UTC).year)
-    assert year in json.dumps(told) or str(int(datetime.now(UTC).timestamp()))[:6] in json.dumps(
-        told
+    assert year in json.dumps(error) or str(int(datetime.now(UTC).timestamp()))[:6] in json.dumps(
+        error
     )

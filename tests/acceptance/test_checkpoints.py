@@ -147,9 +147,9 @@ def test_a_job_does_not_run_without_the_folder_that_it_has_chosen(
     client: CloudMlClient, code: Callable[..., str]
 ) -> None:
     client.storage.create_bucket("lines")
-    wanted = TrainJob("folderless", "trainer.task", code("print('runs')"), save_mode=True)
-    wanted.checkpoint = {"path": "fds://lines/kept"}  # type: ignore[assignment]
-    job = client.submit_train_job(wanted)
+    train_job = TrainJob("folderless", "trainer.task", code("print('runs')"), save_mode=True)
+    train_job.checkpoint = {"path": "fds://lines/kept"}  # type: ignore[assignment]
+    job = client.submit_train_job(train_job)
     client.storage.delete_bucket("lines")
     job.start()
     ended = job.wait(60)
@@ -224,8 +224,10 @@ if os.environ["CLOUDML_ATTEMPT"] == "1":
     ended = job.wait(60)
     assert ended.succeeded
     assert (ended.attempt, ended.retries_used) == (2, 0)
-    said = [event.message for event in client.train_job_events("restarted")]
-    assert any("attempt 2 follows, as requested; attempt 1 ran for " in one for one in said), said
+    messages = [event.message for event in client.train_job_events("restarted")]
+    assert any("attempt 2 follows, as requested; attempt 1 ran for " in one for one in messages), (
+        messages
+    )
     with pytest.raises(Conflict) as refused:
         job.restart()
     assert refused.value.hint == "submit it again: cloudml jobs rerun restarted"

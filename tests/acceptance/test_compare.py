@@ -36,8 +36,8 @@ def test_a_copy_has_other_arguments_and_the_same_code(
 ) -> None:
     first, _ = run("copied", TRAINING, job_args="--lr 0.3 --token=hunter2", memory_limit="200M")
     changes = ("--set", "lr=0.1", "-M", "300M")
-    said = server.cli("jobs", "clone", "copied", *changes, "-o", "json").good().json()
-    assert (said["name"], said["spec"]["memory_limit"]) == ("copied-2", "300M")
+    result = server.cli("jobs", "clone", "copied", *changes, "-o", "json").good().json()
+    assert (result["name"], result["spec"]["memory_limit"]) == ("copied-2", "300M")
     assert client.get_train_job("copied-2").wait(60).succeeded
     copy = client.describe_train_job("copied-2")
     assert copy.trainer_digest == first.trainer_digest
@@ -106,9 +106,9 @@ def test_the_argument_that_changed_the_metric_is_named_first(
     (loss,) = found.metrics
     assert (loss.step, loss.steps, loss.differs_at) == (2, 3, 0)
     assert [run.state for run in found.runs] == ["Succeeded", "Succeeded"]
-    said = server.cli("jobs", "compare", "rated-0", "rated-other", "-m", "loss").good()
-    assert "a1" not in said.out
-    lines = said.out.splitlines()
+    result = server.cli("jobs", "compare", "rated-0", "rated-other", "-m", "loss").good()
+    assert "a1" not in result.out
+    lines = result.out.splitlines()
     assert lines[0].split() == ["CHANGE", "RATED-0", "RATED-OTHER", "LIKELY", "EFFECT"]
     assert lines[1].split()[:4] == ["argument", "lr", "0.1", "0.9"]
     absent = server.cli("jobs", "compare", "rated-0", "rated-99")
@@ -149,8 +149,8 @@ def test_a_deterministic_job_is_identical_when_it_runs_again(
         "--token=******", "--data=fds://cloudml/once", "--model_path=fds://cloudml/kept/model.steady-again",
     ]  # fmt: skip
     assert again.spec["environment"]["CLOUDML_SEED"]
-    said = server.cli("jobs", "reproduce", "steady").good()
-    assert said.out.startswith("identical: 1 series and 1 file")
+    result = server.cli("jobs", "reproduce", "steady").good()
+    assert result.out.startswith("identical: 1 series and 1 file")
     refused = server.cli("jobs", "reproduce", "steady", "--tolerance", "nan")
     assert refused.code != 0
 
@@ -313,10 +313,10 @@ def test_a_job_keeps_what_its_folder_says_of_git(
     assert client.clone_train_job("from-changes").job.spec["git"] == changed
     client.submit_train_job(TrainJob("from-nothing", "trainer.task", str(folder), git=False))
     assert not client.describe_train_job("from-nothing").spec.get("git")
-    told = server.cli(
+    submission = server.cli(
         "jobs", "submit", str(folder), "-n", "no-git", "-m", "trainer.task", "--no-git"
     )
-    assert told.good()
+    assert submission.good()
     assert not client.describe_train_job("no-git").spec.get("git")
 
 
@@ -405,6 +405,6 @@ def test_the_files_of_the_code_that_differ_are_shown(
     assert "-rate = 1" in task.diff
     assert "+rate = 2" in task.diff
     assert "a1b2c3" not in task.diff
-    said = server.cli("jobs", "compare", "code-first", "code-second").good().out
-    assert "+rate = 2" in said
-    assert "trainer/data.bin: absent, " in said
+    output = server.cli("jobs", "compare", "code-first", "code-second").good().out
+    assert "+rate = 2" in output
+    assert "trainer/data.bin: absent, " in output

@@ -56,10 +56,10 @@ def test_a_job_starts_with_what_fits_and_becomes_larger_when_there_is_room(
         "4 tasks from step 20",
         f"model {MODEL}",
     ]
-    said = events(elastic)
-    assert ("Starting", f"attempt 1 is starting with {tasks} of 4 tasks") in said
-    assert ("Resized", f"resized from {tasks} to 4 tasks") in said
-    assert ("Starting", "attempt 2 is starting with 4 of 4 tasks") in said
+    events_seen = events(elastic)
+    assert ("Starting", f"attempt 1 is starting with {tasks} of 4 tasks") in events_seen
+    assert ("Resized", f"resized from {tasks} to 4 tasks") in events_seen
+    assert ("Starting", "attempt 2 is starting with 4 of 4 tasks") in events_seen
 
 
 def test_a_job_becomes_smaller_instead_of_waiting(

@@ -87,7 +87,7 @@ def column(table: str, job: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "arguments", "code", "told"),
+    ("name", "change", "arguments", "code", "expected"),
     [
         ("module", ("import csv", "import csv\nimport bs4"), "", 1,
          ["ModuleNotFoundError: No module named 'bs4' (train.py, line 3)",
@@ -111,13 +111,13 @@ def test_the_verdict_names_the_cause_and_the_way_out(
     change: tuple[str, str],
     arguments: str,
     code: int,
-    told: list[str],
+    expected: list[str],
 ) -> None:
     (folder / "train.py").write_text(SCRIPT.replace(*change))
     ran = submit(server, folder, f"wrong-{name}", arguments)
     assert ran.code == code, ran.out + ran.err
     verdict = ran.err[ran.err.index(f"wrong-{name} failed") :]
-    assert [words for words in told if words not in verdict] == [], verdict
+    assert [words for words in expected if words not in verdict] == [], verdict
     assert "Traceback" not in verdict
 
 

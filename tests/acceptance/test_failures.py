@@ -32,8 +32,8 @@ def test_a_failed_attempt_is_repeated_and_finds_its_checkpoint(
 ) -> None:
     job, log = run("second-time", SECOND_TIME, job_args=["2"], max_retries=3)
     assert (job.phase, job.attempt, job.exit_code) == ("Succeeded", 2, 0)
-    said = [line for line in log.splitlines() if line.startswith("attempt")]
-    assert said == ["attempt 1 finds nothing", "attempt 2 finds step 1"]
+    attempts = [line for line in log.splitlines() if line.startswith("attempt")]
+    assert attempts == ["attempt 1 finds nothing", "attempt 2 finds step 1"]
     assert b"".join(client.train_job_logs("second-time", attempt=1)).endswith(
         b"attempt 1 finds nothing\n"
     )

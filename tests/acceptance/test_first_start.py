@@ -39,9 +39,9 @@ def test_somebody_with_another_servers_key_is_told_the_way(
     )
     server.terminate()
     server.start()
-    (told,) = [line for line in server.announced if "another key" in line]
+    (notice,) = [line for line in server.announced if "another key" in line]
     assert server.cli("whoami", home=server.home).code == 1
-    server.cli(*told.partition("cloudml ")[2].split(), home=server.home).good()
+    server.cli(*notice.partition("cloudml ")[2].split(), home=server.home).good()
     server.cli("whoami", home=server.home).good()
     server.terminate()
     server.start()

@@ -225,7 +225,7 @@ def test_a_dry_run_sends_nothing(server: RealServer, client: CloudMlClient) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--recipe", "dask", "-p", "1", "-w", "1"), "recipe dask knows none"),
         (("--recipe", "mpi"), "recipe mpi has workers"),
@@ -234,12 +234,12 @@ def test_a_dry_run_sends_nothing(server: RealServer, client: CloudMlClient) -> N
     ],
 )
 def test_a_dry_run_refuses_what_the_server_refuses(
-    server: RealServer, options: tuple[str, ...], said: str
+    server: RealServer, options: tuple[str, ...], message: str
 ) -> None:
     words = ("jobs", "submit", "rehearsed", "trainer.task", PLAIN, "--dry-run", *options)
     ran = server.cli(*words)
     assert (ran.code, ran.out) == (1, "")
-    assert said in ran.err
+    assert message in ran.err
 
 
 # ---- looking at jobs
@@ -373,17 +373,17 @@ def test_the_output_of_the_code_alone_comes_byte_for_byte_and_lines_have_times(
     handle = client.submit_train_job(TrainJob("bytes", "trainer.task", code(PRINTS_BYTES), **shell))  # type: ignore[arg-type]
     followed = b"".join(handle.logs(follow=True, installation=False))
     assert handle.wait(60).succeeded
-    wanted = b"\xff\r\n\x00loss=0.5"
-    assert followed == wanted
+    expected = b"\xff\r\n\x00loss=0.5"
+    assert followed == expected
     for more in ({}, {"lines": 9}, {"since": handle.job.created_at}):
-        assert b"".join(handle.logs(installation=False, **more)) == wanted  # type: ignore[arg-type]
+        assert b"".join(handle.logs(installation=False, **more)) == expected  # type: ignore[arg-type]
     assert b"".join(handle.logs(installation=False, lines=1)) == b"\x00loss=0.5"
     assert (
         b"".join(handle.logs(installation=False, since=handle.job.finished_at + timedelta(hours=1)))
         == b""
     )  # type: ignore[operator]
     whole = b"".join(handle.logs())
-    assert whole.index(b"preparing\n") < whole.index(wanted) < whole.index(b"finishing\n")
+    assert whole.index(b"preparing\n") < whole.index(expected) < whole.index(b"finishing\n")
     stamped = server.cli("logs", "bytes", "--timestamps", "--tail", "1").good().out
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z .*finishing\n", stamped)
     times = b"".join(handle.logs(timestamps=True))
@@ -534,8 +534,8 @@ def test_a_command_before_or_after_the_code_that_takes_too_much_memory(
         job, _ = run(f"hungry-{which}", "print('runs')", framework="python", **fields)
         assert (job.phase, job.reason) == ("Failed", "OOMKilled"), job.message
         assert job.message.endswith(f"exceeded by the {which} command"), job.message
-        told = [event.reason for event in client.train_job_events(job.name)]
-        assert ("Started" in told) == (which == "finish"), told
+        reasons = [event.reason for event in client.train_job_events(job.name)]
+        assert ("Started" in reasons) == (which == "finish"), reasons
 
 
 def test_what_a_job_printed_since_a_moment(

@@ -212,8 +212,8 @@ def test_a_population_keeps_what_it_goes_on_from(
     study = client.studies.wait("keeps-members", 120)
     assert [trial.state for trial in study.trials] == ["Completed"] * 8
     assert study.keep_checkpoints == "best"
-    said = server.cli("hp", "keep", "keeps-members", "none").good().out
-    assert said.startswith("keeps-members keeps the checkpoints of no trial")
+    output = server.cli("hp", "keep", "keeps-members", "none").good().out
+    assert output.startswith("keeps-members keeps the checkpoints of no trial")
     eventually(lambda: kept_of(server, "keeps-members") == [], "none is left")
 
 

@@ -48,9 +48,9 @@ def test_a_job_gets_more_memory_until_it_has_enough(
     assert log.count("done 200") == 1
     described = server.cli("jobs", "describe", "needs-more").good().out
     assert re.search(r"Memory limit: +from 64M to 256M\n", described)
-    told = [one.message for one in handle.events() if one.reason == "Restarting"]
-    assert "with more memory: master from 64M to 128M" in told[0]
-    assert "with more memory: master from 128M to 256M" in told[1]
+    messages = [one.message for one in handle.events() if one.reason == "Restarting"]
+    assert "with more memory: master from 64M to 128M" in messages[0]
+    assert "with more memory: master from 128M to 256M" in messages[1]
 
 
 def test_only_the_role_that_had_too_little_gets_more(client: CloudMlClient, run: Run) -> None:
@@ -67,8 +67,8 @@ def test_only_the_role_that_had_too_little_gets_more(client: CloudMlClient, run:
     )
     assert (job.phase, job.attempt) == ("Succeeded", 2), log
     assert job.memory == [JobMemory(role="worker", limit_bytes=96 * MIB, first_bytes=64 * MIB)]
-    told = [one.message for one in client.train_job_events(job.name)]
-    again = [message for message in told if message.startswith("worker-1: OOMKilled: 64M")]
+    messages = [one.message for one in client.train_job_events(job.name)]
+    again = [message for message in messages if message.startswith("worker-1: OOMKilled: 64M")]
     assert len(again) == 1
     assert "with more memory: worker from 64M to 96M" in again[0]
 

@@ -114,8 +114,8 @@ def test_every_scalar_is_there_when_the_job_has_ended(run: Run, client: CloudMlC
     assert found["validation/epoch_loss"].last == pytest.approx(0.5 + 1 / 200)
     points = job.points("loss", most=10_000)
     assert [point.step for point in points] == list(range(3001))
-    said = [event.message for event in job.events() if event.reason == "MetricIsNaN"]
-    assert said == ["loss is NaN since step 3000 (master-0, event file)"]
+    messages = [event.message for event in job.events() if event.reason == "MetricIsNaN"]
+    assert messages == ["loss is NaN since step 3000 (master-0, event file)"]
 
 
 def test_a_later_attempt_replaces_the_steps_that_it_repeats(
@@ -149,8 +149,8 @@ def test_a_damaged_file_is_read_up_to_the_damage(run: Run, client: CloudMlClient
     job = client.get_train_job("files-damaged")
     (series,) = job.series()
     assert (series.name, series.count) == ("loss", 5)
-    said = [event.message for event in job.events() if event.reason == "MetricFileUnreadable"]
-    first, second = sorted(said)
+    messages = [event.message for event in job.events() if event.reason == "MetricFileUnreadable"]
+    first, second = sorted(messages)
     assert first.startswith("work/code/logs/events.out.tfevents.0000000001.host: the record at")
     assert second == (
         "work/code/logs/events.out.tfevents.4.holes: the head of the record at byte 0 is damaged"
@@ -176,8 +176,8 @@ def test_metrics_are_found_in_the_log(run: Run, client: CloudMlClient) -> None:
     assert found["loss"] == ("log", 2, 2, 0.25)
     assert found["reward"] == ("log", 1, 7, 1.5)
     assert found["val_loss"][:3] == ("log", 2, 2)
-    said = [event.message for event in job.events() if event.reason == "MetricIsNaN"]
-    assert said == ["val_loss is NaN since step 1 (master-0, log)"]
+    messages = [event.message for event in job.events() if event.reason == "MetricIsNaN"]
+    assert messages == ["val_loss is NaN since step 1 (master-0, log)"]
 
 
 @pytest.mark.parametrize(

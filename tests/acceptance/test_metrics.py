@@ -52,8 +52,8 @@ def test_every_point_is_there_when_the_job_has_ended(run: Run, client: CloudMlCl
     assert len(some) <= 20
     assert (some[0].step, some[-1].step) == (1000, 2000)
     assert len(job.points("val/auc", most=2)) == 2
-    said = [event.message for event in job.events() if event.reason == "MetricIsNaN"]
-    assert said == ["loss is NaN since step 3000 (master-0)"]
+    messages = [event.message for event in job.events() if event.reason == "MetricIsNaN"]
+    assert messages == ["loss is NaN since step 3000 (master-0)"]
 
 
 @pytest.mark.slow
@@ -69,10 +69,12 @@ time.sleep(600)
     with serving(tmp_path, **quick) as server:
         code = str(trainer(tmp_path / "code", source))
         job = server.client().submit_train_job(TrainJob("told", "trainer.task", code))
-        while not (told := [one.message for one in job.events() if one.reason == "Progress"]):
+        while not (messages := [one.message for one in job.events() if one.reason == "Progress"]):
             job.await_change(timeout=0.2)
             assert not job.finished
-        assert re.fullmatch(r"60% done: step 6 of 10, about \S+ left, loss 0.5", told[0]), told
+        assert re.fullmatch(r"60% done: step 6 of 10, about \S+ left, loss 0.5", messages[0]), (
+            messages
+        )
 
 
 def test_a_later_attempt_replaces_what_it_repeats(run: Run, client: CloudMlClient) -> None:
@@ -124,8 +126,8 @@ def test_lists_have_columns_of_metrics(run: Run, client: CloudMlClient, server: 
     assert json.loads(json.dumps(found.metrics)) == {"loss": 0.5, "lr": "NaN"}
     (plain,) = client.list_train_jobs(name="metrics-column")
     assert plain.metrics is None
-    asked = ("jobs", "list", "-n", "metrics-column", "--columns", "loss, other,lr")
-    header, line = server.cli(*asked).good().out.splitlines()
+    command = ("jobs", "list", "-n", "metrics-column", "--columns", "loss, other,lr")
+    header, line = server.cli(*command).good().out.splitlines()
     assert (header.split()[-3:], line.split()[-3:]) == (
         ["LOSS", "OTHER", "LR"],
         ["0.5", "-", "nan"],

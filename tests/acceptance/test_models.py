@@ -72,7 +72,7 @@ def test_types_are_found_out_and_values_that_do_not_fit_are_refused(
     assert server.cli("models", "predict", "linear", "-d", str(file)).good().json()["predict"] == [
         [12.0]
     ]
-    for content, told in (
+    for content, expected in (
         ('{"X": [[1]]}', "input 'keys' is missing"),
         ('{"keys": [[1], [2, 3]], "X": [[1]]}', "keys is ragged"),
         (
@@ -85,7 +85,7 @@ def test_types_are_found_out_and_values_that_do_not_fit_are_refused(
         file.write_text(content)
         refused = server.cli("models", "predict", "linear", "v1", "-d", str(file))
         assert refused.code == 1
-        assert told in refused.err or "X_dtype is 'float33'" in refused.err
+        assert expected in refused.err or "X_dtype is 'float33'" in refused.err
 
 
 def test_the_calls_that_are_described_work_when_they_are_pasted(
@@ -172,7 +172,7 @@ def test_a_program_with_a_narrow_token_calls_the_model(server: RealServer, serve
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("describe", "linaer", "v1"), "Did you mean linear?"),
         (("describe", "linear", "v2"), "There is linear v1."),
@@ -191,11 +191,11 @@ def test_a_program_with_a_narrow_token_calls_the_model(server: RealServer, serve
     ],
 )
 def test_mistakes_are_told_with_what_to_do(
-    server: RealServer, served: str, words: tuple[str, ...], told: str
+    server: RealServer, served: str, words: tuple[str, ...], expected: str
 ) -> None:
     refused = server.cli("models", *words)
     assert refused.code in (1, 2)
-    assert told in refused.err, refused.err
+    assert expected in refused.err, refused.err
 
 
 def test_a_service_is_changed_stopped_started_and_destroyed(
@@ -282,7 +282,7 @@ BROKEN = {
 def test_a_broken_model_has_failed_within_seconds_and_is_mended_by_deploying_again(
     server: RealServer, name: str
 ) -> None:
-    file, content, told = BROKEN[name]
+    file, content, expected = BROKEN[name]
     folder = server.user_home / name
     folder.mkdir()
     (folder / file).write_text(content)
@@ -291,7 +291,7 @@ def test_a_broken_model_has_failed_within_seconds_and_is_mended_by_deploying_aga
     failed = server.cli(*words, timeout_s=30.0)
     assert failed.code == 3, failed.err
     assert f"{name} v1 is Failed" in failed.err
-    assert told in failed.err
+    assert expected in failed.err
     service = client.describe_model_service(name, "v1")
     assert (service.phase, service.state, service.address, service.ready) == (
         "Failed",
@@ -302,13 +302,13 @@ def test_a_broken_model_has_failed_within_seconds_and_is_mended_by_deploying_aga
     assert [one.ready for one in service.replicas] in ([], [False])
     assert server.cli("models", "wait", name, "v1", timeout_s=LIMIT_S).code == 3
     assert any(
-        event.reason == "Failed" and told in event.message
+        event.reason == "Failed" and expected in event.message
         for event in client.model_service_events(name, "v1")
     )
     header, *rows = server.cli("models", "list", "-o", "wide").good().out.splitlines()
     (row,) = [line for line in rows if line.startswith(name)]
     assert row[header.index("REASON") : header.index("ADDRESS")].strip() == service.reason
-    assert told in row
+    assert expected in row
     if name == "dies":  # one is mended: the same is typed again
         for written in folder.iterdir():
             written.unlink()
@@ -413,14 +413,14 @@ def test_from_a_folder_of_ones_own_to_a_call_by_curl(server: RealServer) -> None
         "-d",
         '{"inputs": {"keys": [[1]], "X": [[1]]}}',
     ]
-    for headers, told in (
+    for headers, expected in (
         (
             ["-H", f"Authorization: Bearer {created['token']}"],
             '{"outputs":{"keys_out":[[1]],"predict":[[12.0]]}}',
         ),
         ([], "missing bearer token"),
     ):
-        assert told in _printed([*curl, *headers])
+        assert expected in _printed([*curl, *headers])
     server.cli("models", "delete", "own", "v1").good()
 
 

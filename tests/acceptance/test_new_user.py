@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
         yield running
 
 
-def told(ran: Ran, code: int, *words: str) -> None:
+def expect_failure(ran: Ran, code: int, *words: str) -> None:
     """The end of the standard error holds every word, and the exit code is that."""
     assert [word for word in words if word not in ran.err] == [], ran.err
     assert ran.code == code, ran.err
@@ -93,14 +93,14 @@ def test_the_page_of_refusals_quotes_what_commands_say(server: RealServer, tmp_p
             *(word.replace("FOLDER", str(tmp_path)) for word in words),
             **{name: value.replace("PORT", str(server.port)) for name, value in variables.items()},
         )
-        told(ran, ran.code or -1, phrase, "(code: ")
+        expect_failure(ran, ran.code or -1, phrase, "(code: ")
 
 
 @pytest.mark.parametrize(("days", "side"), [(1, "ahead of"), (-1, "behind")])
 def test_a_clock_off_by_a_day(server: RealServer, tmp_path: Path, days: int, side: str) -> None:
     made(tmp_path, {"sitecustomize.py": OFF.format(days=days)})
     ran = server.cli("jobs", "list", PYTHONPATH=str(tmp_path))
-    told(
+    expect_failure(
         ran, 1, f"{side} the server's time", "T", "set the clock of this machine", "unauthenticated"
     )
     apart = re.search(r"is (\d+) s", ran.err)
@@ -121,7 +121,7 @@ def test_something_else_listens_there(server: RealServer) -> None:
         endpoint = f"http://127.0.0.1:{other.server_port}"
         ran = server.cli("jobs", "list", CLOUDML_ENDPOINT=endpoint)
         other.shutdown()
-    told(
+    expect_failure(
         ran,
         1,
         endpoint,
@@ -133,11 +133,11 @@ def test_something_else_listens_there(server: RealServer) -> None:
 
 def test_an_endpoint_with_the_path_of_the_api(server: RealServer) -> None:
     ran = server.cli("jobs", "list", CLOUDML_ENDPOINT=f"{server.endpoint}/api/v1")
-    told(ran, 1, f"Did you mean {server.endpoint}?", "(code: invalid)")
+    expect_failure(ran, 1, f"Did you mean {server.endpoint}?", "(code: invalid)")
 
 
 def test_a_folder_that_is_not_there(server: RealServer) -> None:
-    told(
+    expect_failure(
         server.cli("jobs", "submit", "./absent"),
         1,
         "trainer_uri is './absent'",
@@ -148,7 +148,9 @@ def test_a_folder_that_is_not_there(server: RealServer) -> None:
 def test_a_script_with_a_space_in_its_name(server: RealServer, tmp_path: Path) -> None:
     made(tmp_path, {"my model.py": "print(1)"})
     ran = server.cli("jobs", "submit", "my model.py", folder=tmp_path)
-    told(ran, 1, "my model.py cannot be run as a module", "Rename it: mv 'my model.py' my_model.py")
+    expect_failure(
+        ran, 1, "my model.py cannot be run as a module", "Rename it: mv 'my model.py' my_model.py"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_a_script_with_a_space_in_its_name(server: RealServer, tmp_path: Path) -
     ],
 )
 def test_a_job_that_can_never_fit(server: RealServer, limit: list[str], words: list[str]) -> None:
-    told(
+    expect_failure(
         server.cli("jobs", "submit", "never-fits", "trainer.task", PLAIN, *limit),
         1,
         *words,
@@ -196,7 +198,7 @@ def test_code_that_cannot_run(
     server: RealServer, tmp_path: Path, files: dict[str, str], code: int, words: list[str]
 ) -> None:
     ran = server.cli("jobs", "submit", str(made(tmp_path / "broken", files)), "--watch")
-    told(ran, code, *words)
+    expect_failure(ran, code, *words)
     assert "hunter2" not in ran.out + ran.err
 
 
@@ -227,7 +229,7 @@ def test_an_index_of_ones_own_is_the_operators_to_set(server: RealServer, tmp_pa
 )
 def test_a_trainer_that_cannot_be_had(server: RealServer, uri: str, words: list[str]) -> None:
     name = f"absent-{len(uri)}"
-    told(
+    expect_failure(
         server.cli("jobs", "submit", name, "trainer.task", uri, "--watch"),
         3,
         "TrainerNotFound",
@@ -292,7 +294,7 @@ def test_who_is_deaf_to_sigterm_is_killed_after_the_grace(
     server.cli("jobs", "submit", "deaf.py", folder=tmp_path).good()
     eventually(lambda: "deaf" in server.cli("jobs", "logs", "deaf").out.split(), "it runs")
     server.cli("jobs", "cancel", "deaf").good()
-    told(
+    expect_failure(
         server.cli("jobs", "wait", "deaf"),
         4,
         "deaf was stopped",
@@ -305,13 +307,15 @@ def test_who_is_deaf_to_sigterm_is_killed_after_the_grace(
 def test_who_fills_its_disk_is_told_the_next_limit(server: RealServer, tmp_path: Path) -> None:
     source = "import time\nopen('x', 'wb').write(bytes(30_000_000))\nwhile True: time.sleep(1)"
     ran = watched(server, tmp_path, "fills", source, "--disk-limit", "20M")
-    told(ran, 3, "DiskQuotaExceeded: 20M exceeded", "cloudml jobs rerun fills --disk-limit 40M")
+    expect_failure(
+        ran, 3, "DiskQuotaExceeded: 20M exceeded", "cloudml jobs rerun fills --disk-limit 40M"
+    )
 
 
 def test_who_runs_for_ever_is_told_the_next_limit(server: RealServer, tmp_path: Path) -> None:
     source = "import time\nwhile True: time.sleep(1)"
     ran = watched(server, tmp_path, "forever", source, "--time-limit", "1s")
-    told(ran, 3, "TimeLimitExceeded", "cloudml jobs rerun forever --time-limit 2s")
+    expect_failure(ran, 3, "TimeLimitExceeded", "cloudml jobs rerun forever --time-limit 2s")
 
 
 # ---- the server
@@ -319,7 +323,7 @@ def test_who_runs_for_ever_is_told_the_next_limit(server: RealServer, tmp_path: 
 
 def test_a_server_that_has_gone_away(server: RealServer) -> None:
     ran = server.cli("jobs", "list", CLOUDML_ENDPOINT="http://127.0.0.1:9")
-    told(
+    expect_failure(
         ran,
         1,
         "nothing listens at http://127.0.0.1:9",
@@ -344,7 +348,9 @@ def test_no_space_on_the_servers_disk(tmp_path_factory: pytest.TempPathFactory) 
             with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
                 while file.write(bytes(4096)):
                     pass
-            told(server.cli(*submit, "-n", "refused"), 1, "disk", "is full", "(code: out_of_space)")
+            expect_failure(
+                server.cli(*submit, "-n", "refused"), 1, "disk", "is full", "(code: out_of_space)"
+            )
             assert server.cli("jobs", "list", "-o", "name").good().out == "before\n"
             filler.unlink()
             server.cli(*submit, "-n", "after").good()

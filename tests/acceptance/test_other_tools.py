@@ -74,7 +74,7 @@ def typed(
     return run
 
 
-def _said(result: Result) -> tuple[int, str, str]:
+def _outcome(result: Result) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -94,13 +94,13 @@ def test_a_row_is_answered_as_the_page_says(typed: Typed, line: str, answer: str
         assert result.stderr.startswith(f"cloudml: {answer}"), result.stderr
         assert result.exit_code in (1, 2)
         return
-    wanted = _said(typed(same[1]))
+    expected = _outcome(typed(same[1]))
     while True:  # jobs of other tests may change meanwhile
-        found, again = _said(typed(line)), _said(typed(same[1]))
-        if wanted == again:
+        found, again = _outcome(typed(line)), _outcome(typed(same[1]))
+        if expected == again:
             break
-        wanted = again
-    assert found == wanted
+        expected = again
+    assert found == expected
     assert "there is no command" not in found[2]
 
 

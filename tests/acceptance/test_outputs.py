@@ -107,13 +107,13 @@ def test_texts_and_code_among_outputs_are_looked_into_before_they_are_served(
     proposed = server.cli("jobs", "outputs", "texts-out").good().err
     assert "models deploy NAME v1 texts-out:churn.txt" in proposed
     assert proposed.count("models deploy") == 1
-    for file, told in (
+    for file, expected in (
         ("metrics.json", "allowed is a model of XGBoost"),
         ("fit.py", "allowed is Python code with"),
     ):
         refused = server.cli("models", "deploy", "texts", "v1", f"texts-out:{file}")
         assert refused.code == 1
-        assert told in refused.err
+        assert expected in refused.err
     server.cli("models", "deploy", "texts", "v1", "texts-out:churn.txt", "--save_mode").good()
     assert "fds://cloudml/.models/" in server.cli("models", "describe", "texts", "v1").good().out
     server.cli("models", "delete", "texts", "v1", "--wait").good()
@@ -125,7 +125,7 @@ def test_mistakes_are_told_with_the_way_out(
     server.cli(
         "jobs", "submit", "mistaken-out", "train", str(folder), "--watch", "--outputs", "*.png"
     ).good()
-    for words, told in (
+    for words, expected in (
         (
             ("jobs", "cp", "mistaken-out:model.onnx", "."),
             "the job mistaken-out has no output model.onnx",
@@ -143,7 +143,7 @@ def test_mistakes_are_told_with_the_way_out(
     ):
         ran = server.cli(*words)
         assert ran.code != 0
-        assert told in ran.err
+        assert expected in ran.err
 
 
 OUTSIDE = """
@@ -303,7 +303,7 @@ def test_a_hostile_working_directory(
     job, log = run("hostile-out", HOSTILE)
     assert job.succeeded, log
     assert [file.path for file in client.train_job_outputs("hostile-out")] == ["mine"]
-    told = "\n".join(
+    messages = "\n".join(
         event.message
         for event in client.train_job_events("hostile-out")
         if "not saved" in event.message
@@ -317,7 +317,7 @@ def test_a_hostile_working_directory(
         "planted/file",
         "d/d/d/",
     ):
-        assert name in told
+        assert name in messages
     assert not Path("/etc/cron.d/file").exists()
     client.delete_train_job("hostile-out")
     stored = server.bucket(".outputs", f"hostile-out-{job.uid}")

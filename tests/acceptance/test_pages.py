@@ -162,9 +162,9 @@ def shell(server: RealServer, tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.mark.parametrize("typed", PAGES, ids=lambda typed: typed.page)
 def test_a_page_is_typed_as_it_stands(shell: Shell, typed: Typed) -> None:
-    told = ""
+    output = ""
     for command in typed.before:
-        told += shell.type(command)[1]
+        output += shell.type(command)[1]
     for step in steps(ROOT / typed.page):
         if re.match(typed.skip, step.command):
             continue
@@ -173,8 +173,8 @@ def test_a_page_is_typed_as_it_stands(shell: Shell, typed: Typed) -> None:
             command = command.replace(word, other)
         for word, pattern in typed.known.items():
             if word in command:
-                command = command.replace(word, re.findall(pattern, told)[-1])
+                command = command.replace(word, re.findall(pattern, output)[-1])
         code, printed = shell.type(command)
-        told += printed
+        output += printed
         assert (code == 0) == step.ends_well, f"{command} ended with {code}:\n{printed}"
         assert missing(step.shown, printed) == [], f"{command} printed:\n{printed}"

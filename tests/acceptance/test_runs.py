@@ -86,8 +86,8 @@ def _check_exports(server: RealServer, client: CloudMlClient, uid: str, folder: 
     lines = points.read_text().splitlines()
     assert lines[0] == "metric,task,source,step,at,value"
     assert [line.split(",")[3] for line in lines[1:]] == ["0", "1", "2"]
-    said = server.cli("runs", "list", "-o", "parquet", "--file", str(runs)).good().err
-    assert f"rows are in {runs}" in said
+    message = server.cli("runs", "list", "-o", "parquet", "--file", str(runs)).good().err
+    assert f"rows are in {runs}" in message
     assert (runs.read_bytes()[:4], runs.read_bytes()[-4:]) == (b"PAR1", b"PAR1")
     assert not list(folder.glob(".*"))
     refused = server.cli("runs", "list", "-o", "parquet")
@@ -134,7 +134,7 @@ def test_a_run_without_a_job_is_shown_by_its_name(
 
 
 def test_what_is_wrong_with_a_filter_is_said(server: RealServer) -> None:
-    said = server.cli("runs", "list", "--filter", "metrics.loss ~ 1")
-    assert said.code == 1
-    assert "filter has '~' at character 14" in said.err
+    result = server.cli("runs", "list", "--filter", "metrics.loss ~ 1")
+    assert result.code == 1
+    assert "filter has '~' at character 14" in result.err
     assert "there is no experiment 'nope'" in server.cli("runs", "list", "-e", "nope").err

@@ -110,7 +110,7 @@ def test_scikit_learn_is_found_in_the_code_and_trains(
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "files", "reason", "told"),
+    ("name", "source", "files", "reason", "expected"),
     [
         (
             "no-module",
@@ -156,7 +156,7 @@ def test_code_that_cannot_run_says_why(
     source: str,
     files: dict[str, str],
     reason: str,
-    told: list[str],
+    expected: list[str],
 ) -> None:
     handle_code = trainer(server.folder / f"code-{name}", source, **files)
     job = (
@@ -164,10 +164,10 @@ def test_code_that_cannot_run_says_why(
     )
     assert (job.phase, job.reason) == ("Failed", reason)
     described = server.cli("jobs", "describe", name).good().out
-    for words in told:
+    for words in expected:
         assert words in job.message
         assert words in described
-    assert told[0] in server.cli("jobs", "logs", name).good().out
+    assert expected[0] in server.cli("jobs", "logs", name).good().out
 
 
 def test_a_module_that_the_trainer_lacks(client: CloudMlClient, code: Callable[..., str]) -> None:
@@ -249,9 +249,9 @@ def test_a_private_dependency_is_found_and_no_secret_is_told(
         job = (
             server.client().submit_train_job(TrainJob(name, "trainer.task", str(folder))).wait(100)
         )
-        told = "".join(
+        output = "".join(
             server.cli("jobs", verb, name).good().out for verb in ("logs", "describe", "events")
         )
-        assert (job.phase, SECRET in told + job.message) == (phase, False), told
+        assert (job.phase, SECRET in output + job.message) == (phase, False), output
     assert "private-of-us" in job.message
     assert SECRET not in server.log()

@@ -162,18 +162,18 @@ def test_a_source_that_awaits_is_stored_as_it_comes(
             yield bytes([number]) * 100_000
 
     async def main() -> None:
-        told: list[tuple[int, int | None]] = []
+        progress: list[tuple[int, int | None]] = []
         async with awaiting:
             awaiting.storage._transfers = Transfers(part_size=256 * 1024)
             stored = await awaiting.storage.upload_stream(
                 source(),
                 "fds://cloudml/as-it-comes",
-                progress=lambda done, total: told.append((done, total)),
+                progress=lambda done, total: progress.append((done, total)),
             )
             assert stored.size == 700_000
             async with await awaiting.storage.open("fds://cloudml/as-it-comes") as answer:
                 assert await answer.read() == b"".join([chunk async for chunk in source()])
-        assert told == [(262_144, None), (524_288, None), (700_000, None)]
+        assert progress == [(262_144, None), (524_288, None), (700_000, None)]
 
     asyncio.run(main())
 

@@ -20,7 +20,7 @@ from support.server import RealServer, eventually
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "told"),
+    ("words", "variables", "expected"),
     [
         (["--host", "0.0.0.0"], {}, ["0.0.0.0", "TLS", "--tls-cert", "--behind-proxy"]),
         (["--host", "no-such-host.invalid"], {}, ["no-such-host.invalid"]),
@@ -39,13 +39,17 @@ from support.server import RealServer, eventually
     ),
 )
 def test_what_keeps_it_from_starting_is_told(
-    server: RealServer, tmp_path: Path, words: list[str], variables: dict[str, str], told: list[str]
+    server: RealServer,
+    tmp_path: Path,
+    words: list[str],
+    variables: dict[str, str],
+    expected: list[str],
 ) -> None:
     ran = server.cli(
         "server", "--port", "0", "--data-dir", str(tmp_path / "data"), *words, **variables
     )
     assert (ran.code, ran.out) == (1, ""), ran.err
-    assert [word for word in told if word.lower() not in ran.err.lower()] == [], ran.err
+    assert [word for word in expected if word.lower() not in ran.err.lower()] == [], ran.err
     assert "Traceback" not in ran.err
     assert "should not happen" not in ran.err
 

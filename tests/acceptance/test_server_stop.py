@@ -82,10 +82,10 @@ def _plain_stop_leaves_the_job(server: RealServer, uid: str) -> None:
     refused = _stop(server, "--everything")
     assert (refused.code, "--yes" in refused.err) == (1, True), refused.err
     assert server.process.poll() is None
-    said = _stop(server).good().out
-    assert f"The server (process {pid}) has stopped." in said
-    assert "1 job of users: default/long" in said
-    assert "the spawner" in said
+    output = _stop(server).good().out
+    assert f"The server (process {pid}) has stopped." in output
+    assert "1 job of users: default/long" in output
+    assert "the spawner" in output
     assert server.process.wait(10) == 0
     server.terminate()
     again = _stop(server).good().out
@@ -109,8 +109,8 @@ def _everything_ends_also_after_all_of_it_was_killed(server: RealServer, uid: st
         try:  # as if both numbers were used again
             (server.data / "server.lock").write_text(str(stranger.pid))
             (server.data / "engine" / "spawner.lock").write_text(str(stranger.pid))
-            said = _two_at_once(server)
-            assert "Ended: 1 job of users: default/long" in said
+            output = _two_at_once(server)
+            assert "Ended: 1 job of users: default/long" in output
             assert (server.processes_of(uid, 2), _machine(server)) == ([], [])
             assert stranger.poll() is None
         finally:

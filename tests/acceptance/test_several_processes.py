@@ -55,10 +55,10 @@ def test_tasks_meet_under_their_names(run: Run, client: CloudMlClient) -> None:
     ]
     assert job.outputs is not None
     assert job.outputs.files == 3  # all tasks share one working directory
-    (told,) = set(re.findall(r" cluster (.+)", log))
+    (cluster,) = set(re.findall(r" cluster (.+)", log))
     # Without a mount table of its own, a job knows its tasks by addresses.
     without_sandbox = [
-        one.replace("127.0.0.1", f"worker-{n}") for n, one in enumerate(told.split())
+        one.replace("127.0.0.1", f"worker-{n}") for n, one in enumerate(cluster.split())
     ]
     assert [task.address for task in job.tasks] == without_sandbox
     assert {task.node for task in job.tasks} == {job.node}
@@ -191,11 +191,13 @@ else:
     assert "[worker-1] cloudml: worker-1 starts again (1): worker-1 exited with code 3" in log
     assert log.count("[worker-0] start 0") == 1
     assert log.index("[worker-1] start 0") < log.index("[worker-1] start 1")
-    said = [event for event in client.train_job_events("again") if event.reason == "TaskRestarted"]
-    assert len(said) == 1
+    restarts = [
+        event for event in client.train_job_events("again") if event.reason == "TaskRestarted"
+    ]
+    assert len(restarts) == 1
     assert re.match(
         r"worker-1 starts again \(restart 1 of attempt 1\) after [0-9.]+s: worker-1 exited with code 3",
-        said[0].message,
+        restarts[0].message,
     )
 
 
@@ -252,8 +254,8 @@ else:
     for chunk in job.logs(follow=True):
         if b"start 0" in chunk:
             break
-    said = server.cli("jobs", "restart", "one-by-hand", "--task", "worker-1").good().out
-    assert said == "worker-1 of one-by-hand is being restarted\n"
+    output = server.cli("jobs", "restart", "one-by-hand", "--task", "worker-1").good().out
+    assert output == "worker-1 of one-by-hand is being restarted\n"
     ended = job.wait(60)
     log = b"".join(job.logs(task="worker-1")).decode()
     assert ended.succeeded, log
@@ -315,11 +317,13 @@ if os.environ["CLOUDML_INDEX"] == "1":
         framework="python",
         restart={"rules": [{"exit_codes": [3], "action": "restart-task"}]},
     )
-    said = {event.reason: event.message for event in client.train_job_events("from-checkpoints")}
-    assert "after " in said["TaskRestarted"], log
-    assert "s, from step 1 (ckpt-1): worker-1 exited with code 3" in said["TaskRestarted"]
-    assert said["Restarting"].startswith("worker-1 exited with code 4"), said
-    assert said["Restarting"].endswith("s; its newest checkpoint is step 1 (ckpt-1)"), said
+    messages = {
+        event.reason: event.message for event in client.train_job_events("from-checkpoints")
+    }
+    assert "after " in messages["TaskRestarted"], log
+    assert "s, from step 1 (ckpt-1): worker-1 exited with code 3" in messages["TaskRestarted"]
+    assert messages["Restarting"].startswith("worker-1 exited with code 4"), messages
+    assert messages["Restarting"].endswith("s; its newest checkpoint is step 1 (ckpt-1)"), messages
     assert (job.attempt, job.phase) == (2, "Succeeded"), log
     known = job.recoveries
     assert known is not None
@@ -389,8 +393,8 @@ print("ports", len(used), len(set(used)))
     assert (job.attempt, job.retries_used, job.max_retries) == (2, 1, 3)
     # Whether code with sockets of its own could listen on the same ports again is not known.
     assert "[worker-1] ports 2 2" in log
-    said = [event.message for event in client.train_job_events("together")]
-    assert any("attempt 2 in 1 s (retry 1 of 3)" in message for message in said), said
+    messages = [event.message for event in client.train_job_events("together")]
+    assert any("attempt 2 in 1 s (retry 1 of 3)" in message for message in messages), messages
 
 
 def test_tasks_of_a_framework_that_can_listen_again_keep_their_ports(run: Run) -> None:
@@ -441,11 +445,11 @@ if os.environ["CLOUDML_INDEX"] == "1":
     )
     assert job.succeeded, log
     assert (job.attempt, job.retries_used, job.task_restarts_used) == (3, 2, 2)
-    said = [event.message for event in client.train_job_events("counted")]
-    assert any("(restart 1 of attempt 2)" in message for message in said), said
-    assert not any("(restart 2 of attempt 2)" in message for message in said), said
+    messages = [event.message for event in client.train_job_events("counted")]
+    assert any("(restart 1 of attempt 2)" in message for message in messages), messages
+    assert not any("(restart 2 of attempt 2)" in message for message in messages), messages
     used_up = "used up (task_retries 2, of which 1 in earlier attempts)"
-    assert any(used_up in message for message in said), said
+    assert any(used_up in message for message in messages), messages
 
 
 def test_a_rule_says_what_an_exit_code_means(run: Run, client: CloudMlClient) -> None:
@@ -466,8 +470,8 @@ def test_a_rule_says_what_a_text_in_the_log_means(run: Run, client: CloudMlClien
     source = "import sys\nprint('the GPU is out of luck')\nsys.exit(7)"
     job, log = run("lucky", source, max_retries=3, restart={"rules": rules})
     assert (job.phase, job.attempt, job.exit_code) == ("Failed", 1, 7), log
-    said = client.train_job_events("lucky")[-1].message
-    assert "restart.rules: any exit code of any role with 'out of luck' in its log means" in said
+    message = client.train_job_events("lucky")[-1].message
+    assert "restart.rules: any exit code of any role with 'out of luck' in its log means" in message
 
 
 def test_a_rule_says_what_a_match_in_the_log_means(run: Run, client: CloudMlClient) -> None:
@@ -484,8 +488,8 @@ def test_a_rule_says_what_a_match_in_the_log_means(run: Run, client: CloudMlClie
     )
     job, log = run("matched", source, max_retries=3, restart={"rules": rules})
     assert (job.phase, job.attempt, job.exit_code) == ("Failed", 2, 7), log
-    said = client.train_job_events("matched")[-1].message
-    assert "any exit code of any role with a match of 'give up' in its log means fail" in said
+    message = client.train_job_events("matched")[-1].message
+    assert "any exit code of any role with a match of 'give up' in its log means fail" in message
 
 
 def test_a_pattern_of_a_rule_that_is_no_re2_is_refused(

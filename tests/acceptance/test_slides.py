@@ -139,9 +139,9 @@ def test_the_tuning(server: RealServer, client: CloudMlClient, tmp_path: Path) -
     )
     assert (round(best["metric"], 3), best["step"], best["state"]) == (0.1, 20000, "completed")
     assert [trial["step"] for trial in report["trials"]] == [20000] * 4
-    said = server.cli("jobs", "hp", "linear37-hp-3").good().out
-    assert said.startswith("Goal: MINIMIZE\nTrial count: 4\nBest trial:\n")
-    assert f"Params: {best['params']}" in said
+    output = server.cli("jobs", "hp", "linear37-hp-3").good().out
+    assert output.startswith("Goal: MINIMIZE\nTrial count: 4\nBest trial:\n")
+    assert f"Params: {best['params']}" in output
     described = original_request(server, "GET", "/cloud_ml/v1/train/linear37-hp-3")[1]
     assert described["hyperparameters_name"] == "linear37"
     assert original_request(server, "DELETE", "/cloud_ml/v1/train/linear37")[0] == 200

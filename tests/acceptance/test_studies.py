@@ -80,8 +80,8 @@ def test_a_study_of_a_folder_finds_the_best(
 ) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(_STUDY.format(code=trainer(tmp_path / "rates", _REPORTS)))
-    said = server.cli("hp", "submit", "-f", str(file), "--watch", timeout_s=120).good().out
-    assert said.splitlines()[-1] == "rates is Completed: the best loss is 0.1, of trial 1"
+    output = server.cli("hp", "submit", "-f", str(file), "--watch", timeout_s=120).good().out
+    assert output.splitlines()[-1] == "rates is Completed: the best loss is 0.1, of trial 1"
     study = client.studies.describe("rates")
     assert [round(trial.value or 0, 3) for trial in study.trials] == [0.2, 0.1, 0.3]
     assert study.best is not None
@@ -183,8 +183,8 @@ def test_the_best_trial_is_registered_from_the_command_line(
                    framework="python", output_path="fds://cloudml/of-digits")  # fmt: skip
     client.studies.submit(job, {"lr": [0.1, 0.2, 0.4]}, algorithm="grid")
     assert client.studies.wait("digits", 120).phase == "Completed"
-    said = server.cli("hp", "best", "digits", "--register", "reader").good().out
-    assert said == "reader has version 1: fds://cloudml/of-digits/1 of digits-hp-1\n"
+    output = server.cli("hp", "best", "digits", "--register", "reader").good().out
+    assert output == "reader has version 1: fds://cloudml/of-digits/1 of digits-hp-1\n"
     words = ("hp", "best", "digits", "--register", "reader", "--trial", "2", "-o", "json")
     other = server.cli(*words).good().json()
     assert (other["version"], other["source"]) == ("2", "fds://cloudml/of-digits/2")
@@ -217,9 +217,9 @@ def test_outputs_of_trials_without_a_folder_are_registered_and_shown(
     (script := tmp_path / "leaves.py").write_text(_LEAVES)
     words = ("hp", "submit", "leaves", str(script), "-s", "lr=0.1,0.2", "--algorithm", "grid")
     assert server.cli(*words, "-e", "SCALE=x", "--label", "team=blue", "--watch").good()
-    said = server.cli("hp", "best", "leaves", "--register", "left").good().out
+    output = server.cli("hp", "best", "leaves", "--register", "left").good().out
     (version,) = client.model_registry.versions("left")
-    assert said == f"left has version 1: {version['source']} of leaves-hp-1\n"
+    assert output == f"left has version 1: {version['source']} of leaves-hp-1\n"
     client.storage.download(f"{version['source']}/weights.txt", tmp_path / "weights")
     assert (tmp_path / "weights").read_text() == "x0.2"
     assert server.cli("tensorboard", "create", "-n", "left", "--study", "leaves").good()
@@ -491,24 +491,24 @@ def test_an_experiment_of_katib_runs_with_code_of_this_machine(
     file = tmp_path / "experiment.yaml"
     file.write_text(_EXPERIMENT)
     code = str(trainer(tmp_path / "katib", _PRINTS))
-    said = server.cli(
+    result = server.cli(
         "hp", "submit", "-f", str(file), "-u", code, "-F", "python", "-W", timeout_s=120
     )
-    assert said.good().out.splitlines()[-1] == (
+    assert result.good().out.splitlines()[-1] == (
         "katib is Completed: the best loss is 0.4333, of trial 0"
     )
-    assert "the image 'docker.io/somebody/training:latest' is not run" in said.err
+    assert "the image 'docker.io/somebody/training:latest' is not run" in result.err
     missing = server.cli("hp", "submit", "again", "-f", str(file))
     assert (missing.code, "such as -u FOLDER" in missing.err) == (1, True)
 
 
 def test_a_study_of_options_runs(server: RealServer, tmp_path: Path) -> None:
     code = str(trainer(tmp_path / "optional", _REPORTS))
-    said = server.cli(
+    result = server.cli(
         "hp", "submit", "optional", "-m", "trainer.task", "-u", code, "-F", "python",
         "-s", "lr=0.1,0.2", "--algorithm", "grid", "-W", timeout_s=120,
     )  # fmt: skip
-    assert said.good().out.splitlines()[-1] == (
+    assert result.good().out.splitlines()[-1] == (
         "optional is Completed: the best loss is 0.1, of trial 1"
     )
 
@@ -516,17 +516,17 @@ def test_a_study_of_options_runs(server: RealServer, tmp_path: Path) -> None:
 def test_trials_find_their_parameters_in_a_file(server: RealServer, tmp_path: Path) -> None:
     code = str(trainer(tmp_path / "filed", _READS_A_FILE))
     space = ["-s", "lr=0.1,0.2", "-s", 'name=["0.5"]', "-s", "cache=[true]"]
-    said = server.cli(
+    result = server.cli(
         *("hp", "submit", "filed", "-m", "trainer.task", "-u", code, "-F", "python", *space),
         *("--parameters-as", "file", "-a", "--config {parameters_file}"),
         *("--algorithm", "grid", "-W"),
         timeout_s=120,
     )
     assert (
-        said.good().out.splitlines()[-1] == "filed is Completed: the best loss is 0.1, of trial 0"
+        result.good().out.splitlines()[-1] == "filed is Completed: the best loss is 0.1, of trial 0"
     )
-    wanted = "params.lr = '0.2' and params.cache = 'true'"
-    runs = json.loads(server.cli("runs", "list", "--filter", wanted, "-o", "json").good().out)
+    condition = "params.lr = '0.2' and params.cache = 'true'"
+    runs = json.loads(server.cli("runs", "list", "--filter", condition, "-o", "json").good().out)
     assert [run["name"] for run in runs] == ["filed-hp-1"]
     # A job that runs again has the same file.
     assert server.cli("jobs", "rerun", "filed-hp-0", "-n", "filed-again", "--watch").good()
@@ -536,13 +536,13 @@ def test_the_best_of_noisy_trials_has_the_best_mean(
     server: RealServer, client: CloudMlClient, tmp_path: Path
 ) -> None:
     code = str(trainer(tmp_path / "noisy", _NOISY))
-    said = server.cli(
+    result = server.cli(
         *("hp", "submit", "noisy", "-m", "trainer.task", "-u", code, "-F", "python"),
         *("-s", "lr=0.1,0.2,0.3", "--algorithm", "grid", "--parallel", "3"),
         *("--repeats", "2", "--repeat-best", "2", "-W"),
         timeout_s=120,
     )
-    assert said.good().out.splitlines()[-1].endswith("(mean of 3 runs), of trial 0")
+    assert result.good().out.splitlines()[-1].endswith("(mean of 3 runs), of trial 0")
     study = client.studies.describe("noisy")
     assert [trial.repeat_of for trial in study.trials] == [None, None, None, 0, 1, 0, 1]
     of_best = [trial.value or 0 for trial in study.trials if 0 in (trial.number, trial.repeat_of)]
@@ -614,15 +614,15 @@ def test_a_population_without_checkpoints_fails_with_the_reason(
     server: RealServer, tmp_path: Path
 ) -> None:
     code = str(trainer(tmp_path / "forgetful", _POPULATION))
-    said = server.cli(
+    result = server.cli(
         *("hp", "submit", "forgetful", "-m", "trainer.task", "-u", code, "-F", "python"),
         *("-s", "lr=0.01:1:log", "--algorithm", "pbt", "--population", "2", "-a", "--forgets"),
         "-W",
         timeout_s=120,
     )
-    assert said.code != 0
+    assert result.code != 0
     # Three that failed alike, or four in all: on a quick machine, one look finds four.
-    end = said.out.splitlines()[-1]
+    end = result.out.splitlines()[-1]
     assert end.startswith("forgetful is Failed: ")
     assert "restore_from names no checkpoint: forgetful-hp-" in end
 
@@ -636,7 +636,7 @@ def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_kille
         server.client().studies.local("mine", space, algorithm="tpe", max_trials=60)
 
         def loop(together: bool) -> dict[int, float]:
-            study, told = server.client().studies.local("mine"), {}
+            study, own_values = server.client().studies.local("mine"), {}
             trial = study.ask()
             while trial is not None:
                 number, value = trial.number, trial.parameters["lr"]
@@ -647,8 +647,8 @@ def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_kille
                 else:
                     study.tell(trial, value)
                     trial = study.ask()
-                told[number] = value
-            return told
+                own_values[number] = value
+            return own_values
 
         loops = [pool.submit(loop, together) for together in (False, True)]
         for done in (10, 25, 40):
@@ -669,8 +669,8 @@ def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_kille
         assert {one.number: one.values for one in curves} == {
             number: [value, value + 1, value + 2] for number, value in values.items()
         }
-        said = server.cli("server", "check", "--data-dir", str(server.data)).good().out
-        assert f"{4 * 60} items of lists, each of a record that is there." in said
+        output = server.cli("server", "check", "--data-dir", str(server.data)).good().out
+        assert f"{4 * 60} items of lists, each of a record that is there." in output
 
 
 def _tuners(server: RealServer) -> list[psutil.Process]:
@@ -705,8 +705,8 @@ def test_a_sampler_of_optuna_suggests_the_same_though_tuner_and_server_are_kille
             assert done.algorithm_options == {"n_startup_trials": 4}
             reasons = [event.reason for event in server.client().studies.events(name)]
             assert "TunerFailed" not in reasons
-            said = server.cli("hp", "describe", name).good().out
-            assert "optuna:TPESampler, n_startup_trials 4, seed 5" in said
+            output = server.cli("hp", "describe", name).good().out
+            assert "optuna:TPESampler, n_startup_trials 4, seed 5" in output
             return [dict(one.parameters) for one in done.trials]
 
         assert search("undisturbed", killed=False) == search("disturbed", killed=True)

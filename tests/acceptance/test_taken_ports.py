@@ -83,10 +83,10 @@ def submit_robbed(client: CloudMlClient, folder: Path, job: str) -> None:
         "[worker-0] port 29983 of attempt 2",
         "[worker-1] port 29984 of attempt 2",
     ]
-    said = [event.message for event in gang.events() if event.reason == "Restarting"]
-    assert len(said) == 1
-    assert "PortTaken" in said[0]
-    assert "it costs no retry" in said[0]
+    messages = [event.message for event in gang.events() if event.reason == "Restarting"]
+    assert len(messages) == 1
+    assert "PortTaken" in messages[0]
+    assert "it costs no retry" in messages[0]
 
 
 def test_no_connection_is_given_a_port_that_is_for_tasks(

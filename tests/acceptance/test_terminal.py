@@ -91,8 +91,8 @@ def test_tasks_of_a_job_are_a_table_below_its_log(server: RealServer, folder: Pa
 
     def go(seen: str, _pid: int) -> bytes:
         if row.search(seen) and seen.count("] ready") == 2 and not listed:
-            asked = ("jobs", "list", "-n", "tasks-table", "--columns", "progress,loss")
-            listed.extend(server.cli(*asked).good().out.splitlines())
+            command = ("jobs", "list", "-n", "tasks-table", "--columns", "progress,loss")
+            listed.extend(server.cli(*command).good().out.splitlines())
             server.bucket("tasks-table-go").touch()
         return b""
 

@@ -24,7 +24,7 @@ from support import invariants
 from support.calling import calling, token_of
 from support.environments import pack
 from support.server import RealServer, eventually, trainer
-from support.services import Asked, deployed, running
+from support.services import ServiceApi, deployed, running
 from support.serving import save_linear
 from support.unpacking import UNPACKING
 
@@ -327,7 +327,7 @@ def test_services_answer_while_the_next_version_takes_over(
             leave(server)
             server.program = RealServer.program
             server.start()
-            ask = Asked(server)
+            ask = ServiceApi(server)
             ask.until("/linear/v1", running(1))
             ask("PATCH", "/linear/v1", {"replicas": 2})
             ask.until("/linear/v1", running(2))

@@ -27,7 +27,7 @@ from support.replica_sockets import backend, replica_folder
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 
 
-class Asked(Call):
+class AwaitedCall(Call):
     """A call over HTTP/1.1 whose end can be waited for."""
 
     def __init__(
@@ -69,7 +69,7 @@ class World:
     def __init__(self, folder: Path, **bounds: Any) -> None:
         loop = asyncio.get_running_loop()
         self.folder = folder
-        self.asked: dict[str, int] = {}
+        self.calls: dict[str, int] = {}
         self.listening: dict[str, asyncio.AbstractServer] = {}
         all_bounds = {
             "waiting": 10,
@@ -91,26 +91,26 @@ class World:
             dialer=Dialer(loop, str(folder)),
         )
 
-    def route(self, *names: str, wanted: bool = True, **more: Any) -> None:
+    def route(self, *names: str, is_served: bool = True, **more: Any) -> None:
         """A name that ends in a digit is that of a replica of this release."""
         backends = tuple(
             backend(name, release=int(name[-1]) if name[-1].isdigit() else 0) for name in names
         )
-        self.service.change(Route(1, "mine", "m/v1", wanted=wanted, backends=backends, **more))
+        self.service.change(Route(1, "mine", "m/v1", wanted=is_served, backends=backends, **more))
 
     async def replica(self, name: str, does: Callable[[asyncio.StreamWriter], Any]) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 while await reader.readuntil(b"\r\n\r\n"):
-                    self.asked[name] = self.asked.get(name, 0) + 1
+                    self.calls[name] = self.calls.get(name, 0) + 1
                     does(writer)
             writer.close()
 
         path = replica_folder(self.folder, name) / SOCKET
         self.listening[name] = await asyncio.start_unix_server(serve, path)
 
-    def call(self, **how: Any) -> Asked:
-        made = Asked(self.service, **how)
+    def call(self, **how: Any) -> AwaitedCall:
+        made = AwaitedCall(self.service, **how)
         self.service.take(made)
         return made
 

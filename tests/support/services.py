@@ -13,7 +13,7 @@ _REPLICAS_S = 0.1
 """What changes with a replica alone is no revision of its service."""
 
 
-class Asked:
+class ServiceApi:
     """Requests about services, in the name of the first administrator."""
 
     def __init__(self, server: RealServer) -> None:
@@ -54,7 +54,7 @@ def running(count: int) -> Any:
 
 def deployed(server: RealServer, model: dict[str, Any]) -> str:
     """The address of a service, made of this document, that answers."""
-    ask = Asked(server)
+    ask = ServiceApi(server)
     ask("POST", "", model)
     found: str = ask.until(f"/{model['model_name']}/{model['model_version']}", running(1))[
         "address"

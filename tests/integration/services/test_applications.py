@@ -255,12 +255,12 @@ def test_the_application_sees_nothing_of_the_platforms(port: int, browser: Brows
         "X-Kept": "1",
         **FETCH,
     }
-    said = browser.get(url(port, "/a/../b?c=d"), fields).body.decode()
-    assert said.startswith("GET /a/../b?c=d\n"), "the path is the application's own affair"
-    assert "Cookie: mine=1; last=3\n" in said.replace("cookie:", "Cookie:")
-    assert "x-kept: 1" in said.lower()
+    received = browser.get(url(port, "/a/../b?c=d"), fields).body.decode()
+    assert received.startswith("GET /a/../b?c=d\n"), "the path is the application's own affair"
+    assert "Cookie: mine=1; last=3\n" in received.replace("cookie:", "Cookie:")
+    assert "x-kept: 1" in received.lower()
     for word in ("cloudml", "authorization", "x-forwarded", "x-listed", "bearer"):
-        assert word not in said.lower().replace("tb-one.localhost", ""), word
+        assert word not in received.lower().replace("tb-one.localhost", ""), word
 
 
 def test_what_reaches_beyond_the_origin_is_not_passed_on(port: int, browser: Browser) -> None:
@@ -285,12 +285,12 @@ def test_one_that_does_not_come_up_is_told_about(port: int) -> None:
 
 
 def test_requests_that_are_no_http_are_refused(port: int) -> None:
-    for said in (
+    for data in (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: tb-one.localhost\r\n\r\n",
         b"GET http://tb-one.localhost/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
     ):
         with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
-            line.sendall(said)
+            line.sendall(data)
             status = line.recv(65_536).partition(b"\r\n")[0]
             assert status.split()[1] in (b"400", b"404", b"505"), status

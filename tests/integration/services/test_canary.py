@@ -22,7 +22,7 @@ from cloud_ml.errors import Conflict, InvalidRequest
 from support.calling import calling, over_grpc, token_of
 from support.lost_answers import LostAnswers
 from support.server import RealServer, eventually, serving
-from support.services import Asked, deployed
+from support.services import ServiceApi, deployed
 from support.serving import PREDICT, predict_request, save_linear
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("canary")]
@@ -50,8 +50,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 
 @pytest.fixture
-def ask(server: RealServer) -> Asked:
-    return Asked(server)
+def ask(server: RealServer) -> ServiceApi:
+    return ServiceApi(server)
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +82,8 @@ class Caller:
                 )
                 answer = connection.getresponse()
                 document = json.load(answer)
-                told = document["predictions"][0] if answer.status == 200 else answer.status
-                found[answer.headers["cloudml-release"], told] += 1
+                prediction = document["predictions"][0] if answer.status == 200 else answer.status
+                found[answer.headers["cloudml-release"], prediction] += 1
         return found
 
 
@@ -97,7 +97,9 @@ def candidate(phase: str) -> Any:
     return lambda one: one["candidate"] is not None and one["candidate"]["phase"] == phase
 
 
-def test_nothing_is_promoted_or_rolled_back_that_is_not_there(ask: Asked, address: str) -> None:
+def test_nothing_is_promoted_or_rolled_back_that_is_not_there(
+    ask: ServiceApi, address: str
+) -> None:
     for what in ("promote", "rollback"):
         with pytest.raises(Conflict, match="there is no"):
             ask("POST", f"/linear/v1/{what}")
@@ -109,12 +111,12 @@ def test_nothing_is_promoted_or_rolled_back_that_is_not_there(ask: Asked, addres
 
 
 def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
-    server: RealServer, ask: Asked, call: Caller
+    server: RealServer, ask: ServiceApi, call: Caller
 ) -> None:
     ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/junk", "canary": 50})
-    told = ask.until("/linear/v1", lambda one: one["candidate"]["message"])
-    assert (told["phase"], told["ready"]) == ("Running", 1)
-    assert "INVALID_PROTOBUF" in told["candidate"]["message"]
+    service = ask.until("/linear/v1", lambda one: one["candidate"]["message"])
+    assert (service["phase"], service["ready"]) == ("Running", 1)
+    assert "INVALID_PROTOBUF" in service["candidate"]["message"]
     assert call(10) == {("1", 12.0): 10}
     refused = server.cli("models", "promote", "linear")
     assert (
@@ -129,7 +131,7 @@ def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
 
 
 def test_of_all_calls_exactly_the_share_whoever_dies(
-    server: RealServer, ask: Asked, call: Caller
+    server: RealServer, ask: ServiceApi, call: Caller
 ) -> None:
     words = (
         "update",
@@ -150,12 +152,14 @@ def test_of_all_calls_exactly_the_share_whoever_dies(
     assert call(5, "stable") == {("1", 12.0): 5}
     assert call(1, "2") == {(None, 400): 1}
     with grpc.insecure_channel(call.address) as channel:
-        asked = channel.unary_unary(
+        predict = channel.unary_unary(
             PREDICT, request_serializer=lambda each: each.SerializeToString()
         )
         metadata = (("authorization", f"Bearer {call.token}"), ("cloudml-release", "candidate"))
-        _, told = asked.with_call(predict_request(x=[1.0, 2.0]), metadata=metadata, timeout=60)
-        assert dict(told.initial_metadata())["cloudml-release"] == "4"
+        _, call_made = predict.with_call(
+            predict_request(x=[1.0, 2.0]), metadata=metadata, timeout=60
+        )
+        assert dict(call_made.initial_metadata())["cloudml-release"] == "4"
         assert over_grpc(channel, call.token) in ([12.0, 14.0], [7.0, 9.0])
     server.kill()
     assert call(40) == split, "the gateway goes on"
@@ -171,14 +175,14 @@ def test_of_all_calls_exactly_the_share_whoever_dies(
     assert ask("GET", "/linear/v1")["candidate"]["share"] == 25
 
 
-def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -> None:
+def test_each_release_is_counted(server: RealServer, ask: ServiceApi, call: Caller) -> None:
     call(8)
 
-    def told() -> Any:
+    def release_figures() -> Any:
         stable, tried = ask("GET", "/linear/v1/metrics")["releases"]
         return (stable, tried) if tried["requests"] else None
 
-    stable, tried = eventually(told, "what the gateway counted")
+    stable, tried = eventually(release_figures, "what the gateway counted")
     assert (stable["release"], stable["share"], tried["release"], tried["share"]) == (1, 75, 4, 25)
     assert (tried["candidate"], tried["errors"], tried["seconds"] > 0) == (True, 0, True)
     table = server.cli("models", "metrics", "linear").good().out
@@ -190,7 +194,7 @@ def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -
 
 
 def test_no_call_fails_while_it_is_promoted_and_taken_back(
-    server: RealServer, ask: Asked, call: Caller
+    server: RealServer, ask: ServiceApi, call: Caller
 ) -> None:
     with calling(call.address, call.token) as load:
         promoted = server.cli("models", "promote", "linear", "--watch", timeout_s=LIMIT_S).good()
@@ -223,8 +227,8 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(
         eventually(lambda: call(6) == {("1", 12.0): 6}, "none")
     assert not load.failed, (load.failed[:3], len(load.failed), load.answers)
     assert handle.wait(LIMIT_S).candidate is None
-    said = [event.reason for event in handle.events()]
-    assert [each for each in said if each in ("CanaryStarted", "Promoted", "RolledBack")] == [
+    reasons = [event.reason for event in handle.events()]
+    assert [each for each in reasons if each in ("CanaryStarted", "Promoted", "RolledBack")] == [
         "CanaryStarted",
         "CanaryStarted",
         "CanaryStarted",
@@ -236,17 +240,19 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(
 
 
 def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(
-    server: RealServer, ask: Asked
+    server: RealServer, ask: ServiceApi
 ) -> None:
     ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/better", "canary": 10})
-    told = ask.until("/linear/v1", candidate("Running"))
+    service = ask.until("/linear/v1", candidate("Running"))
     way, key = LostAnswers(server.port), server.credentials
     with (
         contextlib.closing(way),
         CloudMlClient(key["access_key"], key["secret_key"], way.endpoint) as client,
     ):
         way.lose("POST", lambda: None)
-        assert client.promote_model_service("linear", "v1").release == told["candidate"]["release"]
+        assert (
+            client.promote_model_service("linear", "v1").release == service["candidate"]["release"]
+        )
         eventually(lambda: ask("GET", "/linear/v1")["phase"] == "Running", "rolled out")
         way.lose("POST", lambda: None)
         assert client.rollback_model_service("linear", "v1").release == 1
@@ -258,7 +264,7 @@ def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(
 
 
 def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(
-    server: RealServer, ask: Asked
+    server: RealServer, ask: ServiceApi
 ) -> None:
     address = deployed(server, MODEL | {"model_version": "v2", "max_replicas": 3})
     ask("PATCH", "/linear/v2", {"model_uri": "fds://cloudml/better", "canary": 50})

@@ -10,7 +10,7 @@ import pytest
 
 from cloud_ml.models.admin.quota import LimitsChange
 from support.server import RealServer, serving
-from support.services import Asked, running
+from support.services import ServiceApi, running
 from support.serving import save_linear
 
 pytestmark = pytest.mark.xdist_group("full-quota")
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 @pytest.mark.slow
 def test_a_service_that_fills_its_quota_rolls_out(server: RealServer) -> None:
-    ask, client = Asked(server), server.client()
+    ask, client = ServiceApi(server), server.client()
     ask(
         "POST",
         "",
@@ -47,8 +47,8 @@ def test_a_service_that_fills_its_quota_rolls_out(server: RealServer) -> None:
     assert "replaces replicas in place, so that at most 1 of 2 answer meanwhile" in notice
     assert notice in server.cli("models", "describe", "full", "v1").good().out
 
-    told = server.cli("models", "update", "full", "v1", "--cpu_limit", "0.5").good()
-    assert notice in told.out + told.err
+    result = server.cli("models", "update", "full", "v1", "--cpu_limit", "0.5").good()
+    assert notice in result.out + result.err
     old = {each["uid"] for each in before["replicas"]}
     after = ask.until(
         "/full/v1",

@@ -27,7 +27,7 @@ from integration.serving.test_services import Stream
 from support.calling import Load, calling, over_grpc, over_http, token_of
 from support.http2 import Http2Client
 from support.server import RealServer, eventually, serving
-from support.services import Asked, deployed, running
+from support.services import ServiceApi, deployed, running
 from support.serving import predict, predict_request, save_linear
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway")]
@@ -51,8 +51,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 
 @pytest.fixture
-def ask(server: RealServer) -> Asked:
-    return Asked(server)
+def ask(server: RealServer) -> ServiceApi:
+    return ServiceApi(server)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def gateway_pid(server: RealServer) -> int:
     return int((server.data / "gateway" / "gateway.lock").read_text())
 
 
-def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
+def test_who_may_call(server: RealServer, ask: ServiceApi, address: str) -> None:
     assert address.startswith("127.0.0.1:")
     keys = server.credentials
     assert status_of(address, token_of(keys)) == ("OK", 200)
@@ -185,7 +185,7 @@ def test_what_is_long_comes_whole_both_ways(server: RealServer, address: str) ->
 
 
 def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> None:
-    info, asked = (
+    info, request_name = (
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
         "grpc.reflection.v1.ServerReflectionRequest",
     )
@@ -198,17 +198,19 @@ def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> 
             response_deserializer=message("grpc.reflection.v1.ServerReflectionResponse").FromString,
         )
         answers = stub(iter(words.get, None), metadata=bearer, timeout=60)
-        words.put(message(asked)(list_services=""))
+        words.put(message(request_name)(list_services=""))
         listed = next(
             answers
         ).list_services_response.service  # answered before the caller has said everything
         assert "tensorflow.serving.PredictionService" in {each.name for each in listed}
-        words.put(message(asked)(file_containing_symbol="tensorflow.serving.PredictionService"))
+        words.put(
+            message(request_name)(file_containing_symbol="tensorflow.serving.PredictionService")
+        )
         assert next(answers).file_descriptor_response.file_descriptor_proto
         words.put(None)
         assert list(answers) == []
         for _ in range(2):  # the connection bears it
-            words.put(message(asked)(list_services=""))
+            words.put(message(request_name)(list_services=""))
             with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
                 next(stub(iter(words.get, None), timeout=60))  # although it has not said everything
             words.put(None)
@@ -261,7 +263,7 @@ def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
 
 
 def test_nothing_fails_while_everything_changes(
-    server: RealServer, ask: Asked, address: str
+    server: RealServer, ask: ServiceApi, address: str
 ) -> None:
     ask("PATCH", "/linear/v1", {"replicas": 2})
     first = ask.until("/linear/v1", running(2))["replicas"]
@@ -290,10 +292,10 @@ def test_nothing_fails_while_everything_changes(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
 def test_a_gateway_of_root_has_no_rights(server: RealServer, address: str) -> None:
-    told = Path(f"/proc/{gateway_pid(server)}/status").read_text()
+    process_status = Path(f"/proc/{gateway_pid(server)}/status").read_text()
     status = {
         name: value.split()
-        for name, _, value in (line.partition(":") for line in told.splitlines())
+        for name, _, value in (line.partition(":") for line in process_status.splitlines())
     }
     assert status["Uid"] == status["Gid"] == ["1600000"] * 4
     assert status["Groups"] == []
@@ -303,7 +305,7 @@ def test_a_gateway_of_root_has_no_rights(server: RealServer, address: str) -> No
     assert not _fresh(address, token_of(server.credentials)), "and it answers"
 
 
-def test_another_gateway_takes_over(server: RealServer, ask: Asked, address: str) -> None:
+def test_another_gateway_takes_over(server: RealServer, ask: ServiceApi, address: str) -> None:
     before, token = gateway_pid(server), token_of(server.credentials)
     server.terminate()
     server._settings["CLOUDML_GATEWAY_WAITING"] = "999"
@@ -322,7 +324,7 @@ def test_another_gateway_takes_over(server: RealServer, ask: Asked, address: str
 
 @pytest.mark.parametrize("whom", ["it", "its opener"])
 def test_a_gateway_that_was_killed_comes_again(
-    server: RealServer, ask: Asked, address: str, whom: str
+    server: RealServer, ask: ServiceApi, address: str, whom: str
 ) -> None:
     before = gateway_pid(server)
     openers = [
@@ -340,20 +342,22 @@ def test_a_gateway_that_was_killed_comes_again(
     )
 
 
-def test_replicas_come_and_go_with_the_calls(server: RealServer, ask: Asked, address: str) -> None:
+def test_replicas_come_and_go_with_the_calls(
+    server: RealServer, ask: ServiceApi, address: str
+) -> None:
     ask("PATCH", "/linear/v1", {"replicas": 1, "max_replicas": 2})
     ask.until("/linear/v1", running(1))
     with calling(address, token_of(server.credentials), pause_s=0.0):
         ask.until("/linear/v1", running(2))
-    said = ask("GET", "/linear/v1/events")["items"]
-    assert "2 replicas for what is asked of it" in {event["message"] for event in said}
+    events = ask("GET", "/linear/v1/events")["items"]
+    assert "2 replicas for what is asked of it" in {event["message"] for event in events}
     with urllib.request.urlopen(f"{server.endpoint}/metrics") as scraped:
         assert re.search(rb"^cloudml_gateway_calls_total [1-9]", scraped.read(), re.MULTILINE)
     ask("PATCH", "/linear/v1", {"idle_scale_down": "1s"})
     ask.until("/linear/v1", running(1))
 
 
-def test_ports_are_given_once_and_freed(server: RealServer, ask: Asked, address: str) -> None:
+def test_ports_are_given_once_and_freed(server: RealServer, ask: ServiceApi, address: str) -> None:
     taken = {int(address.rpartition(":")[2])}
     with socket.socket() as squatter:
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

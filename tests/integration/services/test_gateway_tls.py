@@ -19,7 +19,7 @@ import pytest
 from support.calling import Load, over_grpc, over_http, token_of
 from support.http2 import Http2Client
 from support.server import RealServer, eventually, serving
-from support.services import Asked, running
+from support.services import ServiceApi, running
 from support.serving import save_linear
 
 pytestmark = [
@@ -107,14 +107,14 @@ class Served:
         """Of the certificate that a caller is shown."""
         host, port = self.address.split(":")
         shown = ssl.get_server_certificate((host, int(port)), timeout=60)
-        told = subprocess.run(
+        certificate = subprocess.run(
             ["openssl", "x509", "-noout", "-serial"],
             input=shown,
             capture_output=True,
             text=True,
             check=True,
         )
-        return int(told.stdout.partition("=")[2], 16)
+        return int(certificate.stdout.partition("=")[2], 16)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         up.client().storage.upload(
             up.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
         )
-        ask = Asked(up)
+        ask = ServiceApi(up)
         ask(
             "POST",
             "",
@@ -191,11 +191,11 @@ def test_who_does_not_speak_tls_or_does_not_trust_gets_nothing(served: Served) -
 def test_the_command_line_asks_over_it(served: Served) -> None:
     (served.server.user_home / "data.json").write_text('{"x": [1.0, 2.0]}')
     for way in ((), ("--http",)):
-        told = served.server.cli(
+        result = served.server.cli(
             "models", "predict", "linear", "v1", "-d", "data.json", *way,
             SSL_CERT_FILE=str(served.folder / "authority.pem"),
         )  # fmt: skip
-        assert told.good().json() == {"y": [12.0, 14.0]}, way
+        assert result.good().json() == {"y": [12.0, 14.0]}, way
 
 
 def test_a_certificate_that_is_renewed_is_shown_and_no_call_fails(served: Served) -> None:

@@ -41,7 +41,7 @@ class Predecessor:
         route = {"port": self.port, "org": "mine", "name": "m/v1", "open": True}
         route |= {"wanted": True, "backends": [backend]}
         self._known = {"routes": {"m": route}, "drop": [], "keep": None, "keys": None}
-        self.asked: list[str] = []
+        self.operations: list[str] = []
         self._thread = threading.Thread(target=self._hand_over)
 
     def __enter__(self) -> Self:
@@ -57,8 +57,8 @@ class Predecessor:
         successor, _ = self._line.accept()
         with successor, successor.makefile("rb") as requests:
             for line in requests:
-                self.asked += json.loads(line).keys() - {"token"}
-                if self.asked[-1] == "hand_over":
+                self.operations += json.loads(line).keys() - {"token"}
+                if self.operations[-1] == "hand_over":
                     self._say(successor, {"sockets": [self.port], "known": self._known})
                     socket.send_fds(successor, [b"+"], [self._listening.fileno()])
                 else:
@@ -97,7 +97,7 @@ def test_replicas_that_an_earlier_gateway_knew_by_their_folders_are_called(folde
     ):
         assert call(before.port) == (200, BODY)
         assert list(gateway.figures("m")["backends"]) == ["a1"]
-    assert before.asked == ["hand_over", "retire"]
+    assert before.operations == ["hand_over", "retire"]
 
 
 def test_a_folder_that_an_earlier_gateway_names_opens_nothing_else(folder: Path) -> None:
@@ -117,4 +117,4 @@ def test_a_gateway_starts_where_its_predecessor_is_not_understood(folder: Path) 
     with Predecessor(folder, backend) as before, GatewayProcess(folder) as gateway:
         assert gateway.ask({"figures": True})["figures"] == {}
         assert "cannot be read" in gateway.log()
-    assert before.asked == ["hand_over", "retire"]
+    assert before.operations == ["hand_over", "retire"]

@@ -147,6 +147,6 @@ def test_a_call_on_its_way_to_who_ends_meets_goaway_and_no_reset(scene: Scene) -
         for stream in (1, 3):  # had the first one met a closed socket, the second could not be sent
             client.send_headers(stream, call)
             connection.sendall(client.data_to_send())
-        told = b"".join(iter(lambda: connection.recv(65_536), b""))
-    events = client.receive_data(told)
+        received = b"".join(iter(lambda: connection.recv(65_536), b""))
+    events = client.receive_data(received)
     assert [one.last_stream_id for one in events if isinstance(one, ConnectionTerminated)] == [0]

@@ -23,7 +23,7 @@ LARGE_ROWS = 66 * MIB // 4
 MODEL = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
 
 
-def asked(address: str, server: RealServer, rows: int, **more: str) -> tuple[int, bytes, int]:
+def predict(address: str, server: RealServer, rows: int, **more: str) -> tuple[int, bytes, int]:
     """A call of the Open Inference Protocol with binary tensors: its status, the body of the
     answer and the length of its document.
     """
@@ -62,10 +62,10 @@ def test_replicas_take_requests_as_large_as_the_gateway_does(tmp_path: Path) -> 
             server.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
         )
         address = deployed(server, MODEL)
-        few, expected, _ = asked(address, server, 1)
-        status, body, length = asked(address, server, LARGE_ROWS)
-        long_head, _, _ = asked(address, server, 1, X="x" * 30_000)
-        longer_head, _, _ = asked(address, server, 1, X="x" * 40_000)
+        few, expected, _ = predict(address, server, 1)
+        status, body, length = predict(address, server, LARGE_ROWS)
+        long_head, _, _ = predict(address, server, 1, X="x" * 30_000)
+        longer_head, _, _ = predict(address, server, 1, X="x" * 40_000)
     assert (few, status, long_head, longer_head) == (200, 200, 200, 431), body[:300]
     answers = np.frombuffer(body[length:], np.float32)
     assert len(answers) == LARGE_ROWS

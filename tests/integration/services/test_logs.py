@@ -15,7 +15,7 @@ import pytest
 
 from cloud_ml.errors import InvalidRequest
 from support.server import RealServer, eventually, serving
-from support.services import Asked, running
+from support.services import ServiceApi, running
 from support.serving import save_linear
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replica-logs")]
@@ -36,12 +36,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 
 @pytest.fixture(scope="module")
-def ask(server: RealServer) -> Asked:
-    return Asked(server)
+def ask(server: RealServer) -> ServiceApi:
+    return ServiceApi(server)
 
 
 @pytest.fixture(scope="module")
-def first(ask: Asked) -> dict[str, Any]:
+def first(ask: ServiceApi) -> dict[str, Any]:
     """The first replica of a service that says much when it goes."""
     service = {
         "model_name": "linear",
@@ -58,7 +58,7 @@ class Follower:
     """Reads the log of a replica to its end, in a thread."""
 
     def __init__(self, server: RealServer) -> None:
-        self.said = b""
+        self.log = b""
         self.begun = threading.Event()
         self._log = server.client().get_model_service("linear", "v1").logs(follow=True)
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -67,17 +67,17 @@ class Follower:
 
     def _read(self) -> None:
         for chunk in self._log:
-            self.said += chunk
+            self.log += chunk
             self.begun.set()
 
     def whole(self) -> bytes:
         self._thread.join(60)
         assert not self._thread.is_alive(), "it ends with the replica"
-        return self.said
+        return self.log
 
 
 def test_who_follows_hears_the_last_word_and_others_can_read_it_later(
-    server: RealServer, ask: Asked, first: dict[str, Any]
+    server: RealServer, ask: ServiceApi, first: dict[str, Any]
 ) -> None:
     followers = [Follower(server) for _ in range(3)]
     server.kill()
@@ -92,8 +92,8 @@ def test_who_follows_hears_the_last_word_and_others_can_read_it_later(
         1,
     )
     assert ended["finished_at"]
-    said = server.client().get_model_service("linear", "v1").logs(previous=True)
-    kept = b"".join(said)
+    chunks = server.client().get_model_service("linear", "v1").logs(previous=True)
+    kept = b"".join(chunks)
     assert kept.endswith(b"leaving 8\nleaving 9\nthe end")
     for follower in followers:
         assert follower.whole() == kept, "neither lost nor repeated"
@@ -113,7 +113,7 @@ def test_who_follows_hears_the_last_word_and_others_can_read_it_later(
 
 
 def test_why_a_replica_died_is_in_its_log_and_of_its_attempts_the_latest_are_kept(
-    server: RealServer, ask: Asked
+    server: RealServer, ask: ServiceApi
 ) -> None:
     (replica,) = ask.until("/linear/v1", running(1))["replicas"]
     for attempt in (1, 2, 3):
@@ -127,12 +127,12 @@ def test_why_a_replica_died_is_in_its_log_and_of_its_attempts_the_latest_are_kep
             os.kill(root, signal.SIGKILL)
     handle = server.client().get_model_service("linear", "v1")
     attempts = [b"".join(handle.logs(attempt=attempt)) for attempt in (1, 2, 3)]
-    assert [b"is ready" in said for said in attempts] == [False, True, True]
+    assert [b"is ready" in log for log in attempts] == [False, True, True]
     assert b"".join(handle.logs()) == attempts[1] + attempts[2]
 
 
 def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(
-    server: RealServer, ask: Asked
+    server: RealServer, ask: ServiceApi
 ) -> None:
     service = {
         "model_name": "linear",
@@ -148,35 +148,35 @@ def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(
     with server.spawn("models", "logs", "linear", "followed", "-f") as printed:
         assert printed.stdout is not None
         assert printed.stderr is not None
-        said = [printed.stdout.readline()]
+        lines_printed = [printed.stdout.readline()]
         ask.until("/linear/followed", running(1))
         storage.upload(model, "fds://cloudml/hold")  # the first is there until the second is heard
         ask("PATCH", "/linear/followed", {"environment": {"COLOUR": "blue"}})
-        while "[2] prepared as blue\n" not in said:
-            said.append(printed.stdout.readline())
-            assert said[-1]
+        while "[2] prepared as blue\n" not in lines_printed:
+            lines_printed.append(printed.stdout.readline())
+            assert lines_printed[-1]
         server.kill()
         server.start()
         storage.delete("fds://cloudml/hold")
         ask.until("/linear/followed", lambda one: running(1)(one) and one["ended"])
         ask("POST", "/linear/followed/stop")
-        said += printed.stdout.read().splitlines(keepends=True)
+        lines_printed += printed.stdout.read().splitlines(keepends=True)
         assert printed.wait(30) == 0
         assert (
             "there is replica 2, too: lines begin with the number of their replica from now on"
             in printed.stderr.read()
         )
-    assert said[0] == "prepared as red\n"
-    assert [line for line in said if line.endswith("the end\n")] == [
+    assert lines_printed[0] == "prepared as red\n"
+    assert [line for line in lines_printed if line.endswith("the end\n")] == [
         "[1] the end\n",
         "[2] the end\n",
     ]
-    assert sum("leaving 5" in line for line in said) == 2, "neither lost nor repeated"
+    assert sum("leaving 5" in line for line in lines_printed) == 2, "neither lost nor repeated"
     ask("DELETE", "/linear/followed")
 
 
 def test_a_service_that_is_stopped_tells_what_it_said_and_only_the_last_are_kept(
-    server: RealServer, ask: Asked
+    server: RealServer, ask: ServiceApi
 ) -> None:
     ask("PATCH", "/linear/v1", {"replicas": 2})
     ask.until("/linear/v1", running(2))
@@ -197,10 +197,10 @@ def test_a_service_that_is_stopped_tells_what_it_said_and_only_the_last_are_kept
 
 
 def test_what_is_kept_goes_with_its_service_and_who_hears_of_it_hears_the_end(
-    server: RealServer, ask: Asked
+    server: RealServer, ask: ServiceApi
 ) -> None:
     heard = server.client().get_model_service("linear", "v1").watch_events()
-    told = [next(heard).reason]
+    reasons = [next(heard).reason]
     kept = [one["uid"] for one in ask("GET", "/linear/v1")["ended"]]
     jobs = server.data / "engine" / "jobs"
     assert all(_logs(jobs, uid) for uid in kept)
@@ -213,9 +213,9 @@ def test_what_is_kept_goes_with_its_service_and_who_hears_of_it_hears_the_end(
     assert printed.returncode == 0
     eventually(lambda: not ask("GET", "")["items"], "the service is gone")
     assert not any(_logs(jobs, uid) for uid in kept)
-    told += [event.reason for event in heard]
-    assert (told[0], told[-1]) == ("Submitted", "Stopping")
-    assert [line.split()[3] for line in lines] == told
+    reasons += [event.reason for event in heard]
+    assert (reasons[0], reasons[-1]) == ("Submitted", "Stopping")
+    assert [line.split()[3] for line in lines] == reasons
 
 
 def _logs(jobs: Path, uid: str) -> list[Path]:

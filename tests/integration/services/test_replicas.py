@@ -11,7 +11,7 @@ import pytest
 
 from support.replica_sockets import replica_folder
 from support.server import RealServer, eventually, serving
-from support.services import Asked, running
+from support.services import ServiceApi, running
 from support.serving import save_linear
 
 pytestmark = pytest.mark.xdist_group("replicas")
@@ -28,11 +28,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 
 @pytest.fixture
-def ask(server: RealServer) -> Asked:
-    return Asked(server)
+def ask(server: RealServer) -> ServiceApi:
+    return ServiceApi(server)
 
 
-def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:
+def test_the_life_of_a_service(server: RealServer, ask: ServiceApi) -> None:
     made = ask(
         "POST",
         "",
@@ -70,7 +70,7 @@ def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:
     eventually(lambda: not ask("GET", "")["items"], "the service is gone")
 
 
-def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> None:
+def test_a_service_without_a_model_says_so(server: RealServer, ask: ServiceApi) -> None:
     ask(
         "POST",
         "",
@@ -95,7 +95,7 @@ def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> No
     ask.until("/none/v1", running(1))
 
 
-def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> None:
+def test_commands_before_and_after_a_replica(server: RealServer, ask: ServiceApi) -> None:
     storage = server.client().storage
     storage.upload(
         server.folder / "linear" / "model.onnx", "fds://cloudml/hold"
@@ -114,20 +114,24 @@ def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> 
     ask("POST", "", service)
     ask.until("/linear/v2", running(1))
     log = server.client().get_model_service("linear", "v2").logs(follow=True)
-    said = b""
-    while b"is ready" not in said:
-        said += next(log)
+    log_so_far = b""
+    while b"is ready" not in log_so_far:
+        log_so_far += next(log)
     ask("POST", "/linear/v2/stop")
-    while b"tidied" not in said:
-        said += next(log)
-    assert said.index(b"prepared as red 12 12") < said.index(b"is ready") < said.index(b"tidied")
+    while b"tidied" not in log_so_far:
+        log_so_far += next(log)
+    assert (
+        log_so_far.index(b"prepared as red 12 12")
+        < log_so_far.index(b"is ready")
+        < log_so_far.index(b"tidied")
+    )
     storage.delete("fds://cloudml/hold")
     ask.until("/linear/v2", lambda one: one["phase"] == "Stopped" and not one["replicas"])
     server.client().secrets.delete("paint")
     ask("POST", "/linear/v2/start")
     failed = ask.until("/linear/v2", lambda one: one["phase"] == "Failed")
     assert failed["reason"] == "SecretNotFound"
-    assert "twelve bytes" not in repr(failed) + server.log() + said.decode()
+    assert "twelve bytes" not in repr(failed) + server.log() + log_so_far.decode()
     ask("DELETE", "/linear/v2")
 
 

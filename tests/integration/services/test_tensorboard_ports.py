@@ -96,12 +96,12 @@ def shown(
         url = boards.open("curves").url
         browser = Browser(urlsplit(url).port or 0)
         assert browser.get(url).status == 303
-        asked = f"{boards.describe('curves').address}/data/plugin/scalars"
+        scalars_url = f"{boards.describe('curves').address}/data/plugin/scalars"
 
         pages: list[Page] = []
 
         def tags() -> bool:
-            pages.append(page := browser.get(f"{asked}/tags", FETCH))
+            pages.append(page := browser.get(f"{scalars_url}/tags", FETCH))
             return page.status == 200 and set(page.json()) == {"one"}
 
         try:
@@ -111,7 +111,7 @@ def shown(
             error.add_note(server.cli("tensorboard", "describe", "curves").out)
             error.add_note(server.cli("tensorboard", "logs", "curves").out)
             raise
-        points = browser.get(f"{asked}/scalars?run=one&tag={_METRIC}", FETCH).json()
+        points = browser.get(f"{scalars_url}/scalars?run=one&tag={_METRIC}", FETCH).json()
         assert [step for _, step, _ in points] == [0, 10_000, 20_000]
         name = urlsplit(boards.describe("curves").address).hostname or ""
         pids = server.processes_of(name.partition(".")[0].removeprefix("tb-"))
@@ -136,12 +136,12 @@ def test_nobody_on_the_machine_finds_a_port_of_it(shown: Shown) -> None:
 def test_a_job_of_the_organisation_gets_no_answer(shown: Shown) -> None:
     (script := shown.server.folder / "ask.py").write_text(_ASK)
     made = ("jobs", "submit", "-W", str(script), "-n", "ask", "--")
-    said = shown.server.cli(*made, *map(str, shown.ports.values())).good().out
+    output = shown.server.cli(*made, *map(str, shown.ports.values())).good().out
     for inode, port in shown.ports.items():
-        assert f"sees {inode} " not in said
+        assert f"sees {inode} " not in output
         # Somebody else may have the same port in the network of the job.
-        if f" on {port}\n" not in said:
-            assert f"refused at {port}\n" in said
+        if f" on {port}\n" not in output:
+            assert f"refused at {port}\n" in output
 
 
 def _listeners(pid: int) -> dict[str, int]:

@@ -45,8 +45,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 @pytest.fixture(scope="module")
 def browser(server: RealServer) -> Browser:
     """Signed in to the TensorBoard ``both``, which shows two jobs."""
-    said = server.cli("tensorboard", "create", "-n", "both", "-j", "seen-1", "-j", "seen-3").good()
-    assert "both is created" in said.out
+    result = server.cli(
+        "tensorboard", "create", "-n", "both", "-j", "seen-1", "-j", "seen-3"
+    ).good()
+    assert "both is created" in result.out
     url = server.cli("tensorboard", "open", "both").good().out.strip()
     browser = Browser(urlsplit(url).port or 0)
     page = browser.get(url)
@@ -70,8 +72,8 @@ def test_a_person_sees_the_curves_of_two_jobs(server: RealServer, browser: Brows
         return set(tags) == {"seen-1", "seen-3"}
 
     eventually(both, "both jobs are shown", limit_s=60)
-    asked = f"{origin}/data/plugin/scalars/scalars?run=seen-1&tag={_METRIC}"
-    points = browser.get(asked, FETCH).json()
+    scalars_url = f"{origin}/data/plugin/scalars/scalars?run=seen-1&tag={_METRIC}"
+    points = browser.get(scalars_url, FETCH).json()
     assert [step for _, step, _ in points] == [0, 10_000, 20_000]
     assert "TensorBoard is ready" in server.cli("tensorboard", "logs", "both").good().out
 
@@ -91,8 +93,8 @@ def test_it_pauses_when_nobody_looks_and_the_next_request_starts_it(
     boards, origin = server.client().tensorboards, address(server)
     assert browser.get(f"{origin}/").status == 200
     eventually(lambda: boards.describe("both").phase == "Paused", "it pauses", limit_s=60)
-    said = [event.message for event in boards.events("both") if event.reason == "Idle"]
-    assert said[-1] == "nobody has looked for 4s; the next request starts it"
+    messages = [event.message for event in boards.events("both") if event.reason == "Idle"]
+    assert messages[-1] == "nobody has looked for 4s; the next request starts it"
     assert not processes_of("--name=seen-1"), "nothing of it runs"
     page = browser.get(f"{origin}/data/environment", FETCH)  # waits until it answers
     assert page.status == 200, page.body

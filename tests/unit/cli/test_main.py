@@ -169,6 +169,6 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_about(
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"NAME")
         process.stdout.close()
-        said = process.stderr.read()
+        output = process.stderr.read()
         assert process.wait(30) == 141
-    assert said == b""
+    assert output == b""

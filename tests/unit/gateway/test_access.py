@@ -45,13 +45,13 @@ class Known:
 )  # fmt: skip
 def test_a_scope_opens_services_and_actions(scope: str, opened: set[tuple[str, str]]) -> None:
     known = Known(scope)
-    asked = [
+    calls = [
         (name, action)
         for name in ("linear/v1", "other/v1")
         for action in (PREDICT, METADATA, WRITE)
     ]
-    assert {each for each in asked if known.opens(*each)} == opened
-    assert not any(known.opens(*each, org="theirs") for each in asked)
+    assert {each for each in calls if known.opens(*each)} == opened
+    assert not any(known.opens(*each, org="theirs") for each in calls)
 
 
 def test_a_refusal_names_the_scope() -> None:

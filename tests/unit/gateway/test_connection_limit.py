@@ -64,8 +64,8 @@ def test_where_all_are_busy_a_new_one_is_closed_and_an_idle_one_behind_many_is_f
     assert connections[90].closed
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_idle_connections_give_way_to_callers(tmp_path: Path, asked: bool) -> None:
+@pytest.mark.parametrize("with_request", [False, True])
+def test_idle_connections_give_way_to_callers(tmp_path: Path, with_request: bool) -> None:
     """A gateway ran out of open files, and no service could be reached."""
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(gateway_before(tmp_path, connections=3, waiting_s=0.1))
@@ -77,8 +77,8 @@ def test_idle_connections_give_way_to_callers(tmp_path: Path, asked: bool) -> No
             made.sendall(first)
             return made
 
-        idle = [connect(REQUEST if asked else b"") for _ in range(3)]
-        for each in idle if asked else []:
+        idle = [connect(REQUEST if with_request else b"") for _ in range(3)]
+        for each in idle if with_request else []:
             assert each.recv(4096).startswith(b"HTTP/1.1 ")
         for each in idle[:2]:
             assert connect(REQUEST).recv(4096).startswith(b"HTTP/1.1 ")

@@ -121,7 +121,7 @@ class Peer:
         connection.send_headers(number, [("grpc-status", "0")], end_stream=True)
 
 
-async def asked(peer: Peer, *bodies: bytes, limits: ClientLimits | None = None) -> list[Any]:
+async def exchange(peer: Peer, *bodies: bytes, limits: ClientLimits | None = None) -> list[Any]:
     """What becomes of calls that are made at once."""
     async with connected(peer, limits or ClientLimits()) as client:
         callers = [Caller() for _ in bodies]
@@ -158,7 +158,7 @@ def echo(connection: h2.connection.H2Connection, number: int, body: bytes) -> No
 
 
 async def test_an_answer_is_whole() -> None:
-    [(head, body, trailers)] = await asked(Peer(echo), b"hello")
+    [(head, body, trailers)] = await exchange(Peer(echo), b"hello")
     assert head == b"\x88" + frames.literal("content-type", "application/grpc")
     assert (body, trailers) == (b"hello", frames.literal("grpc-status", "0"))
 
@@ -198,7 +198,7 @@ async def test_what_is_refused_and_what_was_begun() -> None:
             number, frames.REFUSED_STREAM if body == b"refuse" else frames.INTERNAL_ERROR
         )
 
-    first, second = await asked(Peer(refuse), b"refuse", b"break")
+    first, second = await exchange(Peer(refuse), b"refuse", b"break")
     assert first == {"refused": True, "too_large": False}
     assert second == {"refused": False, "too_large": False}
 
@@ -209,14 +209,14 @@ async def test_a_peer_that_leaves_has_not_begun_the_later_ones() -> None:
             echo(connection, number, body)
             connection.close_connection(last_stream_id=1)
 
-    first, second = await asked(Peer(leave), b"one", b"two")
+    first, second = await exchange(Peer(leave), b"one", b"two")
     assert first[1] == b"one"
     assert second == {"refused": True, "too_large": False}
 
 
 async def test_too_large_an_answer() -> None:
     peer = Peer(lambda connection, number, _: echo(connection, number, b"x" * 2000))
-    assert await asked(peer, b"", limits=ClientLimits(body_bytes=1000)) == [
+    assert await exchange(peer, b"", limits=ClientLimits(body_bytes=1000)) == [
         {"refused": False, "too_large": True}
     ]
 
@@ -237,7 +237,7 @@ async def test_a_head_that_is_none(fields: list[tuple[str, str]]) -> None:
         ) = False
         connection.send_headers(number, fields, end_stream=True)
 
-    assert await asked(Peer(answer), b"") == [{"refused": False, "too_large": False}]
+    assert await exchange(Peer(answer), b"") == [{"refused": False, "too_large": False}]
 
 
 async def test_a_call_that_nobody_waits_for() -> None:

@@ -41,8 +41,8 @@ def replica(tmp_path: Path) -> Iterator[Path]:
     os.close(number)
 
 
-def ask(line: socket.socket, asked: str | bytes) -> bytes:
-    line.send(asked.encode() if isinstance(asked, str) else asked)
+def ask(line: socket.socket, socket_path: str | bytes) -> bytes:
+    line.send(socket_path.encode() if isinstance(socket_path, str) else socket_path)
     answer, descriptors, _, _ = socket.recv_fds(line, 1024, 1)
     for number in descriptors:
         assert socket.socket(fileno=number).close() is None
@@ -64,7 +64,7 @@ def test_nothing_else_is(line: socket.socket, replica: Path, tmp_path: Path) -> 
         listener.bind(f"/proc/self/fd/{number}/{SOCKET}")
         os.close(number)
         listener.listen()
-        for asked in (
+        for socket_path in (
             f"../else/{SOCKET}",
             f"{tmp_path}/else/{SOCKET}",
             f"a1/../../else/{SOCKET}",
@@ -79,11 +79,11 @@ def test_nothing_else_is(line: socket.socket, replica: Path, tmp_path: Path) -> 
             f"a1 /{SOCKET}",
             f"a1\n/{SOCKET}",
         ):
-            assert b"is no socket of a job" in ask(line, asked), asked
-        for asked in (str(replica), "a1/other.sock", "a1/", f"a1/{SOCKET}\n"):
-            assert b"is no socket of a replica" in ask(line, asked), asked
-    for asked in (b"\xff/serve.sock", "a" * 5000, f"{'a' * 300}/{SOCKET}"):
-        assert ask(line, asked).startswith(b"-"), asked
+            assert b"is no socket of a job" in ask(line, socket_path), socket_path
+        for socket_path in (str(replica), "a1/other.sock", "a1/", f"a1/{SOCKET}\n"):
+            assert b"is no socket of a replica" in ask(line, socket_path), socket_path
+    for socket_path in (b"\xff/serve.sock", "a" * 5000, f"{'a' * 300}/{SOCKET}"):
+        assert ask(line, socket_path).startswith(b"-"), socket_path
     assert ask(line, f"a2/{SOCKET}").startswith(b"-"), "there is no such job"
     assert ask(line, f"a1/{SOCKET}") == b"+", "and it goes on"
 

@@ -72,7 +72,7 @@ async def test_who_asks_for_a_release_gets_it_and_nothing_else(tmp_path: Path) -
         await here.replica("old1", answers(b"od"))
         await here.replica("new2", answers(b"nw"))
         here.route("old1", "new2", candidate=2, share=0)
-        for asked, answer in (
+        for release, answer in (
             ("stable", "od"),
             ("1", "od"),
             ("candidate", "nw"),
@@ -80,7 +80,7 @@ async def test_who_asks_for_a_release_gets_it_and_nothing_else(tmp_path: Path) -
             ("3", 400),
             ("", "od"),
         ):
-            assert await here.call(release=asked).found == answer, asked
+            assert await here.call(release=release).found == answer, release
         assert here.call(release="\x80" * 99).found.result() == 400
         here.route("old1", candidate=2, share=0)
         late = here.call(release="candidate")
@@ -104,7 +104,7 @@ async def test_an_answer_that_is_an_error_and_one_that_is_too_late_count_against
         assert await here.call().found == "no"
         here.route("slow3", candidate=3, share=100)
         late = here.call()
-        while not here.asked.get("slow3"):
+        while not here.calls.get("slow3"):
             await asyncio.sleep(0.001)
         late.deadline = 0.0
         here.service.tick(asyncio.get_running_loop().time())

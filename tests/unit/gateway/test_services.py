@@ -23,7 +23,7 @@ async def test_the_one_with_the_least_to_do(tmp_path: Path) -> None:
         here.route("a", "b")
         calls = [here.call() for _ in range(10)]
         assert [await each.found for each in calls] == ["ok"] * 10
-        assert here.asked == {"a": 5, "b": 5}
+        assert here.calls == {"a": 5, "b": 5}
         assert here.service.idle
 
 
@@ -33,7 +33,7 @@ async def test_another_one_where_it_may_be_repeated(tmp_path: Path) -> None:
         await here.replica("good", answers(b"ok"))
         here.route("bad", "good")
         assert [await here.call().found for _ in range(4)] == ["ok"] * 4
-        assert here.asked["bad"], "it was tried"
+        assert here.calls["bad"], "it was tried"
         here.route("bad")
         assert await here.call(safe=False).found == 503, (
             "it may have begun, and may not be repeated"
@@ -57,7 +57,7 @@ async def test_nobody_comes(tmp_path: Path) -> None:
         calls = [here.call() for _ in range(3)]
         assert calls[2].found.result() == 429, "no more than so many wait"
         assert [await each.found for each in calls[:2]] == [503, 503]
-        here.route(wanted=False)
+        here.route(is_served=False)
         assert here.call().found.result() == 503
 
 
@@ -105,7 +105,7 @@ async def test_too_many_under_way_and_who_gives_up(tmp_path: Path) -> None:
         here.route("slow")
         calls = [here.call() for _ in range(3)]
         assert calls[2].found.result() == 429
-        while here.asked != {"slow": 2}:
+        while here.calls != {"slow": 2}:
             await asyncio.sleep(0.001)
         calls[0].found.set_result("gave up")
         late = calls[1]
@@ -129,7 +129,7 @@ async def test_one_that_left_the_route_gets_nothing_new_and_ends_what_it_has(
             await asyncio.sleep(0.001)
         here.route("new")
         assert [await here.call().found for _ in range(3)] == ["on"] * 3
-        assert here.asked["old"] == 1
+        assert here.calls["old"] == 1
         held[0].write(OK + b"ok")
         assert await first.found == "ok"
 
@@ -157,7 +157,7 @@ async def test_a_replica_that_breaks_a_rule_is_not_used_again_at_once(tmp_path: 
         here.route("hostile")
         assert await here.call().found == 502
         assert await here.call().found == 503
-        assert here.asked["hostile"] == 1
+        assert here.calls["hostile"] == 1
         assert here.service.figures().hung_up == 1
 
 
@@ -170,7 +170,7 @@ async def test_an_answer_that_begins_and_pauses(tmp_path: Path) -> None:
         for name in ("slow", "head"):
             here.route(name)
             call = here.call()
-            while not here.asked.get(name):
+            while not here.calls.get(name):
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.01)  # the beginning of the answer arrives
             limits = here.limits

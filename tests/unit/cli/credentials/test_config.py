@@ -167,8 +167,8 @@ def test_a_token_of_the_environment_becomes_the_context(offline: Run, settings: 
 def test_a_setting_leaves_out_git_and_stays_when_contexts_change(
     offline: Run, server: FakeServer, settings: Path
 ) -> None:
-    said = offline("config", "set", "git", "off")
-    assert (said.exit_code, said.stdout) == (0, f"git is off in {settings}\n")
+    result = offline("config", "set", "git", "off")
+    assert (result.exit_code, result.stdout) == (0, f"git is off in {settings}\n")
     _init(offline, "one", server.endpoint)
     _init(offline, "two", server.endpoint)
     for words in (("use", "one"), ("set_default", "two"), ("delete", "one")):

@@ -37,21 +37,21 @@ def token(scopes: Sequence[str] = ("jobs:read",)) -> AccessToken:
 @pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """What the server is asked for."""
-    asked: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     def create(
         _: AccessTokens, scopes: Sequence[str], *, expires_in_s: int, note: str = ""
     ) -> CreatedAccessToken:
-        asked.append((list(scopes), expires_in_s, note))
+        calls.append((list(scopes), expires_in_s, note))
         return CreatedAccessToken(info=token(scopes), token=TEXT)
 
     def revoke(_: AccessTokens, name: str) -> AccessToken:
-        asked.append((name,))
+        calls.append((name,))
         return token()
 
     monkeypatch.setattr(AccessTokens, "create", create)
     monkeypatch.setattr(AccessTokens, "revoke", revoke)
-    return asked
+    return calls
 
 
 def test_the_text_alone_is_on_standard_output(run: Run, made: list[tuple[object, ...]]) -> None:

@@ -32,9 +32,9 @@ def test_values_keep_all_their_digits(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     echo_csv(["a"], [["x\n=1\r\x1b[2J"]])
-    said = capsys.readouterr().out
-    assert len(said.splitlines()) == 2
-    assert "\x1b" not in said
+    output = capsys.readouterr().out
+    assert len(output.splitlines()) == 2
+    assert "\x1b" not in output
 
 
 def test_columns_are_those_of_any_row() -> None:

@@ -89,16 +89,16 @@ def test_numbers_that_json_has_not_are_texts(capsys: pytest.CaptureFixture[str])
 
 
 def test_every_form_of_output_says_the_same() -> None:
-    def asked(*arguments: str) -> str:
+    def show(*arguments: str) -> str:
         return CliRunner().invoke(_things, list(arguments)).output
 
-    assert asked() == asked("-o", "table") == asked("-o", "wide")
-    assert asked("-o", "name") == "a\non\n"
-    found = json.loads(asked("-o", "json"))
+    assert show() == show("-o", "table") == show("-o", "wide")
+    assert show("-o", "name") == "a\non\n"
+    found = json.loads(show("-o", "json"))
     assert [one["phase"] for one in found] == ["Failed", "Queued"]
-    text = asked("-o", "yaml")
+    text = show("-o", "yaml")
     assert yaml.safe_load(text) == yamls.load(text) == found
-    assert "json, yaml" in asked("-o", "xml").replace("'", "").replace("|", ", ")
+    assert "json, yaml" in show("-o", "xml").replace("'", "").replace("|", ", ")
 
 
 def test_yaml_has_no_surprises() -> None:

@@ -78,9 +78,9 @@ for count in (3, 5, 2):
 
 
 def test_lines_below_each_other_are_drawn_anew_below_what_is_said() -> None:
-    said = ["before", "after 3", "after 5", "after 2"]
-    assert screen(_on_a_terminal(TABLE)) == [*said, "row 0 of 2", "row 1 of 2"]
-    assert screen(_on_a_terminal(TABLE + "wipe()")) == said
+    lines = ["before", "after 3", "after 5", "after 2"]
+    assert screen(_on_a_terminal(TABLE)) == [*lines, "row 0 of 2", "row 1 of 2"]
+    assert screen(_on_a_terminal(TABLE + "wipe()")) == lines
 
 
 def test_a_spinner_shows_as_many_lines_as_a_terminal_has_and_they_fit() -> None:

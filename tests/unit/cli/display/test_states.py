@@ -31,7 +31,7 @@ def jobs(**more: object) -> list[Job]:
     ]
 
 
-class Said:
+class Notes:
     """What was said so far; somebody may wait for it."""
 
     def __init__(self) -> None:
@@ -53,15 +53,15 @@ class Said:
 class Server:
     """Tells one change after the other, each when the one before was said."""
 
-    def __init__(self, said: Said, *, streams: bool = True) -> None:
-        self.said = said
+    def __init__(self, notes: Notes, *, streams: bool = True) -> None:
+        self.notes = notes
         self.streams = streams
-        self.asked: list[str] = []
-        self.told = 0
+        self.verbs: list[str] = []
+        self.changes_sent = 0
 
     def __call__(self, seen: Seen) -> Reply:
         verb = seen.path.removeprefix("/api/v1/jobs/uid-a").strip("/")
-        self.asked.append(verb)
+        self.verbs.append(verb)
         if verb == "tasks":
             return json_reply(codec.encode(JobTasks(attempt=1, items=[])))
         if verb == "watch":
@@ -70,10 +70,10 @@ class Server:
                 if self.streams
                 else refusal(Forbidden("no streams"), 403)
             )
-        if self.told:
-            self.said.wait_for(PHASES[self.told - 1])
-        self.told += 1
-        return json_reply(codec.encode(jobs()[self.told - 1]))
+        if self.changes_sent:
+            self.notes.wait_for(PHASES[self.changes_sent - 1])
+        self.changes_sent += 1
+        return json_reply(codec.encode(jobs()[self.changes_sent - 1]))
 
     def _events(self) -> Iterator[bytes]:
         for number, job in enumerate(jobs(), 1):
@@ -82,36 +82,36 @@ class Server:
             )
             yield f"id: {number}\nevent: job\ndata: {json.dumps(change)}\n\n".encode()
             if not job.finished:
-                self.said.wait_for(job.phase)
+                self.notes.wait_for(job.phase)
 
 
 @pytest.mark.parametrize("streams", [True, False])
 def test_every_change_is_said_at_once(streams: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = Said()
-    monkeypatch.setattr(states, "note", said)
-    server = Server(said, streams=streams)
+    notes = Notes()
+    monkeypatch.setattr(states, "note", notes)
+    server = Server(notes, streams=streams)
     with serving(server) as fake, CloudMlClient(ACCESS_KEY, SECRET_KEY, fake.endpoint) as client:
         handle = client._handle(make_job("a", phase="Saved", revision=0))
-        with states.states(handle, said):
-            said.wait_for("Running")
-    assert [line.split()[1].strip(":") for line in said.lines] == ["Queued", "Starting", "Running"]
-    assert server.asked.count("watch") == 1
-    assert ("" in server.asked) is not streams
+        with states.states(handle, notes):
+            notes.wait_for("Running")
+    assert [line.split()[1].strip(":") for line in notes.lines] == ["Queued", "Starting", "Running"]
+    assert server.verbs.count("watch") == 1
+    assert ("" in server.verbs) is not streams
 
 
 def test_usage_is_asked_for_while_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = Said()
+    notes = Notes()
     monkeypatch.setattr(states, "is_live", lambda _: True)
-    server = Server(said)
+    server = Server(notes)
     with (
         serving(server) as fake,
         CloudMlClient(ACCESS_KEY, SECRET_KEY, fake.endpoint) as client,
-        states.states(client._handle(make_job("a", phase="Queued")), said),
+        states.states(client._handle(make_job("a", phase="Queued")), notes),
     ):
-        said.wait_for("Succeeded")
-    assert server.asked.count("watch") == 1
-    assert server.asked.count("tasks") == 2
-    assert "a: Starting: preparing the environment" in said.lines
+        notes.wait_for("Succeeded")
+    assert server.verbs.count("watch") == 1
+    assert server.verbs.count("tasks") == 2
+    assert "a: Starting: preparing the environment" in notes.lines
 
 
 RUNS = [JobTaskState(name="ps-0", running=True), JobTaskState(name="worker-0", running=True)]
@@ -129,18 +129,18 @@ def test_restarts_and_failures_of_tasks_are_lines_where_nothing_is_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each once, and those of the next attempt again."""
-    said = Said()
-    monkeypatch.setattr(states, "note", said)
+    notes = Notes()
+    monkeypatch.setattr(states, "note", notes)
     lives = [(1, RUNS), (1, AGAIN), (1, AGAIN), (1, LOST), (2, RUNS), (2, AGAIN)]
     seen = [
         make_job("a", phase="Running", revision=number, attempt=attempt, tasks=tasks)
         for number, (attempt, tasks) in enumerate(lives, 1)
     ]
     handle = Telling(seen)
-    teller = states._Teller(handle, said, Installing())  # type: ignore[arg-type]
+    teller = states._Teller(handle, notes, Installing())  # type: ignore[arg-type]
     for job in seen:
         teller._note_changes(job)
-    assert [line.partition("  [")[0] for line in said.lines] == [
+    assert [line.partition("  [")[0] for line in notes.lines] == [
         "a: worker-0: starts again (1): worker-0 exited with code 3",
         "a: worker-0: worker-0 was killed by SIGKILL",
         "a (attempt 2): Running",
@@ -151,7 +151,7 @@ def test_restarts_and_failures_of_tasks_are_lines_where_nothing_is_drawn(
 def test_a_job_of_several_tasks_has_a_line_for_each_below_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = Said()
+    notes = Notes()
     monkeypatch.setattr(states, "is_live", lambda _: True)
     reported = JobProgress(at=START, step=5, of=20, fraction=0.25, metrics={"loss": 0.5})
     items = [
@@ -159,9 +159,9 @@ def test_a_job_of_several_tasks_has_a_line_for_each_below_its_own(
         JobTask(name="worker-0", running=True, restarts=1, last_end="code 3", progress=reported),
     ]
     handle = Telling([make_job("a", phase="Running", tasks=RUNS)], JobTasks(attempt=1, items=items))
-    with states.states(handle, said):  # type: ignore[arg-type]
-        said.wait_for("worker-0")
-    assert said.lines[0].splitlines() == [
+    with states.states(handle, notes):  # type: ignore[arg-type]
+        notes.wait_for("worker-0")
+    assert notes.lines[0].splitlines() == [
         "a: Running",
         "  NAME      STATE    RESTARTS  PROGRESS                     LAST END",
         "  ps-0      Running  0",
@@ -203,28 +203,28 @@ class Telling:
 def test_what_the_log_tells_of_an_installation_is_said_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said, installing = Said(), Installing()
+    notes, installing = Notes(), Installing()
     monkeypatch.setattr(states, "is_live", lambda _: True)
     monkeypatch.setattr(states, "LOOK_S", {})  # nothing but the log wakes it
-    server = Server(said)
-    monkeypatch.setattr(server, "_events", lambda: _starting(said))
+    server = Server(notes)
+    monkeypatch.setattr(server, "_events", lambda: _starting(notes))
     with (
         serving(server) as fake,
         CloudMlClient(ACCESS_KEY, SECRET_KEY, fake.endpoint) as client,
-        states.states(client._handle(make_job("a", phase="Queued")), said, installing),
+        states.states(client._handle(make_job("a", phase="Queued")), notes, installing),
     ):
-        said.wait_for("Starting")
+        notes.wait_for("Starting")
         installing.feed(b"Installing 2 packages that no job has needed here before\n")
-        said.wait_for("a: Starting: installing 2 packages")
+        notes.wait_for("a: Starting: installing 2 packages")
         installing.feed(b"Downloading torch (190.0MiB)\n")
-        said.wait_for("0 B of 190 MiB · torch")
+        notes.wait_for("0 B of 190 MiB · torch")
 
 
-def _starting(said: Said) -> Iterator[bytes]:
+def _starting(notes: Notes) -> Iterator[bytes]:
     job = make_job("a", phase="Starting", revision=1)
     change = codec.encode(JobChange(revision=1, uid="uid-a", name="a", org="default", job=job))
     yield f"id: 1\nevent: job\ndata: {json.dumps(change)}\n\n".encode()
-    said.wait_for("torch")
+    notes.wait_for("torch")
 
 
 def test_what_is_being_deleted_is_said_to_be() -> None:

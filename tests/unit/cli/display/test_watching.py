@@ -45,17 +45,17 @@ def test_the_end_in_one_sentence_that_names_the_reason_once(
 class Handle:
     """A job whose events can be read, or not."""
 
-    said: list[JobEvent] = field(default_factory=list)
+    stored_events: list[JobEvent] = field(default_factory=list)
     answers: bool = True
 
     def events(self) -> list[JobEvent]:
         if not self.answers:
             raise Unavailable("the server is away")
-        return self.said
+        return self.stored_events
 
 
 LOST = "1 file not saved as outputs, storage quota exceeded: model.pt (30M)"
-SAID = [
+EVENTS = [
     JobEvent(id=1, at=STARTED, type="Normal", reason="OutputsNotSaved", message="1 link not saved"),
     JobEvent(id=2, at=STARTED, type="Warning", reason="OutputsNotSaved", message=LOST),
     JobEvent(id=3, at=STARTED, type="Warning", reason="ValueMasked", message="something else"),
@@ -65,7 +65,7 @@ SAID = [
 @pytest.mark.parametrize(
     ("handle", "sentence"),
     [
-        (Handle(SAID), LOST),
+        (Handle(EVENTS), LOST),
         (Handle(answers=False), "1 file could not be saved. See why: cloudml jobs events mnist"),
     ],
 )
@@ -81,14 +81,16 @@ def test_a_job_whose_result_was_not_saved_says_so_at_its_end(
 def test_files_outside_the_working_directory_are_told_at_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = JobEvent(
+    not_saved = JobEvent(
         id=4,
         at=STARTED,
         type="Warning",
         reason="FilesNotKept",
         message="1 file outside: /tmp/w.pt.",
     )
-    conclude(Handle([SAID[2], told]), make_job("mnist", phase="Succeeded", reason="Completed"))
+    conclude(
+        Handle([EVENTS[2], not_saved]), make_job("mnist", phase="Succeeded", reason="Completed")
+    )
     assert capsys.readouterr().err.splitlines() == [
         "mnist succeeded",
         "  1 file outside: /tmp/w.pt.",

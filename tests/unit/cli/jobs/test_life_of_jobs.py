@@ -178,7 +178,7 @@ def test_how_often_an_elastic_job_grows_is_an_option(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("-w", "4", "--elastic-every", "5m"), "--elastic-every is for elastic jobs"),
         (("--elastic-every", "5m"), "--elastic-every is for elastic jobs"),
@@ -188,10 +188,10 @@ def test_how_often_an_elastic_job_grows_is_an_option(
         ),
     ],
 )
-def test_only_elastic_jobs_grow(run: Run, options: tuple[str, ...], said: str) -> None:
+def test_only_elastic_jobs_grow(run: Run, options: tuple[str, ...], message: str) -> None:
     result = run("jobs", "submit", "a", "task", "fds://cloudml/a.whl", *options)
     assert result.exit_code > 0
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_the_job_file_of_the_page_is_elastic(run: Run, api: FakeApi, tmp_path: Path) -> None:
@@ -239,14 +239,14 @@ def test_describe_tells_the_story(run: Run, api: FakeApi) -> None:
         retries_used=1,
         task_restarts_used=4,
     )
-    said = run("jobs", "describe", "a").stdout
+    output = run("jobs", "describe", "a").stdout
     for words in (
         "Attempt: ", "1 (1 of 2 retries used)", "Task restarts: 4 in earlier attempts",
         "  queue      12:00:00      2.0 s  ━", "Submitted  submitted by admin",
         "job_args:     'a b'", "Give it more memory: cloudml jobs rerun a -M 200M",
     ):  # fmt: skip
-        assert words in said
-    assert "save_mode" not in said
+        assert words in output
+    assert "save_mode" not in output
     api.tasks = [JobTask(name="master-0", running=True, cores=0.5, memory_bytes=2**20, processes=2)]
     api.jobs["b"] = make_job("b", phase="Running", spec={})
     assert (
@@ -393,8 +393,8 @@ def test_describe_tells_what_failures_have_cost(run: Run, api: FakeApi) -> None:
     )
     often = JobRecoveries(count=4, recovery_s=12.0, lost_work_s=200, last=last)
     api.jobs["a"] = make_job("a", phase="Running", recoveries=often)
-    said = run("jobs", "describe", "a").stdout
-    assert "Work lost:       40.0 s the last time, 3 m 20 s in 4 restarts\n" in said
+    output = run("jobs", "describe", "a").stdout
+    assert "Work lost:       40.0 s the last time, 3 m 20 s in 4 restarts\n" in output
     unknown = replace(often, lost_work_s=0.0, last=replace(last, lost_work_s=None))
     api.jobs["a"] = make_job("a", phase="Running", recoveries=unknown)
     assert "Work lost" not in run("jobs", "describe", "a").stdout
@@ -408,7 +408,7 @@ def test_a_pause_is_waited_for(run: Run, api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "said"),
+    ("phase", "expected"),
     [
         ("Paused", "a is resumed"),
         ("Queued", "a is resumed"),
@@ -416,9 +416,9 @@ def test_a_pause_is_waited_for(run: Run, api: FakeApi) -> None:
         ("Stopping", "a is resumed; it starts again when its processes have ended"),
     ],
 )
-def test_resuming_tells_what_follows(run: Run, api: FakeApi, phase: str, said: str) -> None:
+def test_resuming_tells_what_follows(run: Run, api: FakeApi, phase: str, expected: str) -> None:
     api.jobs["a"] = make_job("a", phase=phase, state="running")
-    assert run("jobs", "resume", "a").stdout == f"{said}\n"
+    assert run("jobs", "resume", "a").stdout == f"{expected}\n"
 
 
 def test_who_follows_a_paused_job_is_told_how_it_goes_on(run: Run, api: FakeApi) -> None:

@@ -42,8 +42,8 @@ def test_a_list_that_was_cut_tells_of_all_files() -> None:
 
 def test_where_no_file_was_saved_none_is_to_be_copied() -> None:
     lost = dataclasses.replace(outputs(0, 0), not_kept=1)
-    (told,) = remarks(make_job("a", phase="Succeeded", outputs=lost), [])
-    assert told == "1 file could not be saved. See why: cloudml jobs events a"
+    (remark,) = remarks(make_job("a", phase="Succeeded", outputs=lost), [])
+    assert remark == "1 file could not be saved. See why: cloudml jobs events a"
 
 
 def test_the_command_that_deploys_a_model_can_be_pasted() -> None:

@@ -291,12 +291,12 @@ def test_packages_that_are_listed_where_nobody_reads_are_told(
 ) -> None:
     (tmp_path / "train.py").write_text("print(1)")
     (tmp_path / name).write_text("dependencies: [numpy]")
-    told = f"Note: {name} is not read; list its packages in requirements.txt"
+    note = f"Note: {name} is not read; list its packages in requirements.txt"
     submit = ("jobs", "submit", str(tmp_path), "--dry-run")
-    assert told in offline(*submit).stderr
-    assert told not in offline(*submit, "--install", "numpy").stderr
+    assert note in offline(*submit).stderr
+    assert note not in offline(*submit, "--install", "numpy").stderr
     (tmp_path / "requirements.txt").write_text("numpy")
-    assert told not in offline(*submit).stderr
+    assert note not in offline(*submit).stderr
 
 
 def test_a_folder_is_packed_and_uploaded(run: Run, api: FakeApi, tmp_path: Path) -> None:
@@ -479,7 +479,7 @@ def test_output_for_programs(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code", "said"),
+    ("outcome", "code", "message"),
     [
         ({"phase": "Succeeded", "exit_code": 0}, 0, "a succeeded after 3.0 s"),
         (
@@ -497,13 +497,13 @@ def test_output_for_programs(run: Run) -> None:
     ],
 )
 def test_watching_ends_as_the_job_did(
-    run: Run, api: FakeApi, outcome: dict[str, object], code: int, said: str
+    run: Run, api: FakeApi, outcome: dict[str, object], code: int, message: str
 ) -> None:
     api.outcome = outcome
     result = run("jobs", "submit", "a", "b", URI, "-W")
     assert result.exit_code == code
     assert result.stdout == api.log.decode()
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -584,7 +584,7 @@ def test_requirements_of_files_and_of_options(run: Run, server: FakeServer, tmp_
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "told"),
+    ("text", "words", "expected"),
     [
         ("--index-url https://h\n", [], "has the option --index-url, which is not taken"),
         ("-r absent.txt\n", [], "absent.txt cannot be read: No such file"),
@@ -595,12 +595,12 @@ def test_requirements_of_files_and_of_options(run: Run, server: FakeServer, tmp_
     ],
 )
 def test_requirements_that_are_not_taken(
-    run: Run, server: FakeServer, tmp_path: Path, text: str, words: list[str], told: str
+    run: Run, server: FakeServer, tmp_path: Path, text: str, words: list[str], expected: str
 ) -> None:
     (tmp_path / "r.txt").write_text(text)
     result = run("jobs", "submit", "a", "trainer.task", URI, "-r", str(tmp_path / "r.txt"), *words)
     assert result.exit_code == (1 if words else 2)
-    assert told in result.output
+    assert expected in result.output
     assert not [seen for seen in server.seen if seen.method == "POST"]
 
 
@@ -663,7 +663,7 @@ def test_what_helps_a_job_of_several_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "noted"),
     [
         ("-w 4", True),
         ("-w 4 -F pytorch", False),
@@ -672,14 +672,14 @@ def test_what_helps_a_job_of_several_tasks() -> None:
         ("", False),
     ],
 )
-def test_a_master_that_nobody_asked_for_is_told(run: Run, flags: str, told: bool) -> None:
+def test_a_master_that_nobody_asked_for_is_told(run: Run, flags: str, noted: bool) -> None:
     result = run("jobs", "submit", "ddp", "train", URI, *flags.split())
-    assert ("ddp has 5 tasks: a master beside the workers" in result.stderr) is told
-    assert ("(or jax, xgboost, lightgbm, cluster), -w 4 makes 4." in result.stderr) is told
+    assert ("ddp has 5 tasks: a master beside the workers" in result.stderr) is noted
+    assert ("(or jax, xgboost, lightgbm, cluster), -w 4 makes 4." in result.stderr) is noted
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "expected"),
     [
         ("-w 2", "train.py imports torch: 2 tasks, recipe pytorch; --recipe chooses another"),
         ("-w 1", "train.py imports torch: 1 task, recipe pytorch; --recipe chooses another"),
@@ -694,16 +694,20 @@ def test_a_master_that_nobody_asked_for_is_told(run: Run, flags: str, told: bool
 )
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_the_recipe_that_code_tells_is_said(
-    run: Run, api: FakeApi, tmp_path: Path, flags: str, told: str, *, dry_run: bool
+    run: Run, api: FakeApi, tmp_path: Path, flags: str, expected: str, *, dry_run: bool
 ) -> None:
     (script := tmp_path / "train.py").write_text("import torch")
     words = (*flags.split(), *(["--dry-run"] if dry_run else []))
     result = run("jobs", "submit", str(script), "-n", "ddp", *words)
     assert result.exit_code == 0, result.output
-    assert told in result.stderr.splitlines() if told else "imports torch" not in result.stderr
+    assert (
+        expected in result.stderr.splitlines() if expected else "imports torch" not in result.stderr
+    )
     assert "beside" not in result.stderr
     spec = json.loads(result.stdout) if dry_run else api.jobs["ddp"].spec
-    assert spec.get("recipe") == ("pytorch" if told else flags.partition("--recipe ")[2] or None)
+    assert spec.get("recipe") == (
+        "pytorch" if expected else flags.partition("--recipe ")[2] or None
+    )
 
 
 @pytest.mark.parametrize(
@@ -712,14 +716,14 @@ def test_the_recipe_that_code_tells_is_said(
 def test_what_a_job_goes_on_from_is_said(
     run: Run, api: FakeApi, server: FakeServer, flags: str
 ) -> None:
-    told = "to go on from fds://b/step-30.pt (step 30), your code loads the path in …"
+    message = "to go on from fds://b/step-30.pt (step 30), your code loads the path in …"
     api.events = [
         JobEvent(id=2, at=datetime(2026, 1, 1, tzinfo=UTC), type="Normal", reason="RestoreFrom",
-                 message=told),
+                 message=message),
     ]  # fmt: skip
     result = run("jobs", "submit", "longer", "train", URI, *flags.split())
-    assert told.replace("to", "To", 1) in result.stderr.splitlines()
-    assert f"Restore from: {told}" in " ".join(run("jobs", "describe", "longer").stdout.split())
+    assert message.replace("to", "To", 1) in result.stderr.splitlines()
+    assert f"Restore from: {message}" in " ".join(run("jobs", "describe", "longer").stdout.split())
     server.seen.clear()
     run("jobs", "submit", "anew", "train", URI)
     assert [one.path for one in server.seen] == ["/api/v1/jobs"]

@@ -51,7 +51,7 @@ def test_a_job_that_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("excerpt", "shown"),
     [
         (
             "exited with code 1: ModuleNotFoundError: No module named 'x' (train.py, line 3); add",
@@ -77,8 +77,8 @@ def test_a_job_that_failed() -> None:
         ("", "NonZeroExit"),
     ],
 )
-def test_an_exception_is_told_by_its_type(said: str, shown: str) -> None:
-    details = JobDetails(reason="NonZeroExit", message=f"master-0 {said}" if said else "")
+def test_an_exception_is_told_by_its_type(excerpt: str, shown: str) -> None:
+    details = JobDetails(reason="NonZeroExit", message=f"master-0 {excerpt}" if excerpt else "")
     assert cells(line(details))["REASON"] == shown
 
 

@@ -19,13 +19,13 @@ def replica(phase: str, *, ready: bool) -> Replica:
 
 
 @pytest.mark.parametrize(
-    ("phase", "ready", "told"),
+    ("phase", "ready", "expected"),
     [("Running", True, "answers"), ("Running", False, "Loading"), ("Queued", False, "Queued")],
 )
 def test_a_replica_whose_process_runs_answers_or_loads_its_model(
-    phase: str, told: str, *, ready: bool
+    phase: str, expected: str, *, ready: bool
 ) -> None:
-    assert replica_state(replica(phase, ready=ready)) == told
+    assert replica_state(replica(phase, ready=ready)) == expected
 
 
 def test_the_line_of_a_service_whose_replica_does_not_answer_yet() -> None:
@@ -46,7 +46,7 @@ def test_the_line_of_a_service_whose_replica_does_not_answer_yet() -> None:
     assert service_line(service) == "m v1: Starting · 0 of 1 replicas answer · replica 2: Loading"
 
 
-def degraded(*replicas: Replica, wanted: int = 2) -> Service:
+def degraded(*replicas: Replica, desired: int = 2) -> Service:
     return Service(
         uid="u",
         name="m",
@@ -58,7 +58,7 @@ def degraded(*replicas: Replica, wanted: int = 2) -> Service:
         state="processing",
         created_at=NOW,
         updated_at=NOW,
-        wanted=wanted,
+        wanted=desired,
         replicas=list(replicas),
     )
 
@@ -87,7 +87,7 @@ def test_waiting_for_a_service_that_stays_degraded_ends_with_its_reason(
     class Handle:
         name, version = "m", "v1"
         service = dataclasses.replace(
-            degraded(dataclasses.replace(replica("Running", ready=False), given_up=True), wanted=1),
+            degraded(dataclasses.replace(replica("Running", ready=False), given_up=True), desired=1),
             reason="ModelLoadFailed", message="it is junk",
         )  # fmt: skip
 
@@ -95,6 +95,6 @@ def test_waiting_for_a_service_that_stays_degraded_ends_with_its_reason(
             pass
 
     assert deploying.await_answers(Handle(), 60.0) == 3  # type: ignore[arg-type]
-    told = capsys.readouterr().err
-    assert "m v1 is Degraded: ModelLoadFailed: it is junk" in told
-    assert "cloudml models logs m v1" in told
+    output = capsys.readouterr().err
+    assert "m v1 is Degraded: ModelLoadFailed: it is junk" in output
+    assert "cloudml models logs m v1" in output

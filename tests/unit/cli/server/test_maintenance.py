@@ -34,9 +34,9 @@ def server(offline: Run, data: Path) -> Run:
 
 
 def test_a_migration_says_from_where_to_where(offline: Run, data: Path) -> None:
-    told = [offline("server", "--data-dir", str(data), "migrate").output for _ in range(2)]
+    outputs = [offline("server", "--data-dir", str(data), "migrate").output for _ in range(2)]
     database = data / "state.db"
-    assert told == [
+    assert outputs == [
         f"{database} went from no schema to {HEAD}.\n",
         f"{database} has the schema {HEAD} already.\n",
     ]
@@ -47,27 +47,27 @@ def test_a_migration_makes_nothing_in_the_place_of_a_lost_database(
 ) -> None:
     data.mkdir()
     data_folder.credentials(data).write_text("{}")
-    told = offline("server", "migrate", "--data-dir", str(data))
-    assert told.exit_code == 1
-    assert "state.db is damaged (it is missing)" in told.stderr
-    assert "cloudml server restore" in told.stderr
+    result = offline("server", "migrate", "--data-dir", str(data))
+    assert result.exit_code == 1
+    assert "state.db is damaged (it is missing)" in result.stderr
+    assert "cloudml server restore" in result.stderr
     assert not (data / "state.db").exists()
 
 
 def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
-    told = server("backup", str(copy))
+    result = server("backup", str(copy))
     assert (
-        told.output
-        == f"{copy} holds the database of the data folder {data}, {copy.stat().st_size} bytes, "
-        "all of them checked.\n"
+        result.output
+        == f"{copy} holds the database, {copy.stat().st_size} bytes, all of them checked.\n"
     )
     assert server("backup", str(copy)).exit_code == 1
 
-    told = server("restore", str(copy))
+    result = server("restore", str(copy))
     (aside,) = data.glob("state.db.replaced-*Z")
     assert (
-        told.output == f"The database is that of {copy} now.\nThe one before is kept as {aside}.\n"
+        result.output
+        == f"The database is that of {copy} now.\nThe one before is kept as {aside}.\n"
     )
 
 
@@ -107,12 +107,12 @@ def test_options_before_and_after_the_command_mean_the_same(
 def test_a_data_folder_in_use_is_left_alone(server: Run, data: Path, command: list[str]) -> None:
     lock = data_folder.hold(data)
     try:
-        told = server(*command)
+        result = server(*command)
     finally:
         os.close(lock)
-    assert told.exit_code == 1
-    assert f"another server (process {os.getpid()}) uses the data folder {data}" in told.stderr
-    assert "Stop it first" in told.stderr
+    assert result.exit_code == 1
+    assert f"another server (process {os.getpid()}) uses the data folder {data}" in result.stderr
+    assert "Stop it first" in result.stderr
 
 
 def test_a_backup_and_a_check_do_not_mind_a_server(server: Run, data: Path, tmp_path: Path) -> None:
@@ -125,15 +125,15 @@ def test_a_backup_and_a_check_do_not_mind_a_server(server: Run, data: Path, tmp_
 
 
 def test_a_check_says_what_holds_and_names_the_damage(server: Run, data: Path) -> None:
-    told = server("check")
-    assert told.exit_code == 0
-    assert all(line.startswith("ok  ") for line in told.stdout.splitlines())
+    result = server("check")
+    assert result.exit_code == 0
+    assert all(line.startswith("ok  ") for line in result.stdout.splitlines())
     with closing(sqlite3.connect(data / "state.db")) as connection, connection:
         connection.execute("INSERT INTO events VALUES ('nobody', 0, '', '', '', '')")
-    told = server("check")
-    assert told.exit_code == 1
-    assert "ok  The schema is" in told.stdout
-    assert "events of nobody" in told.stderr
+    result = server("check")
+    assert result.exit_code == 1
+    assert "ok  The schema is" in result.stdout
+    assert "events of nobody" in result.stderr
 
 
 @pytest.mark.parametrize("command", [[], ["check"]], ids=["start", "check"])
@@ -143,7 +143,7 @@ def test_a_check_says_what_holds_and_names_the_damage(server: Run, data: Path) -
 def test_a_password_among_the_arguments_is_refused(
     offline: Run, command: list[str], url: str
 ) -> None:
-    told = offline("server", "--database-url", url, *command)
-    assert told.exit_code == 1
-    assert "CLOUDML_SERVER_DATABASE_URL" in told.stderr
-    assert "hunter2" not in told.output
+    result = offline("server", "--database-url", url, *command)
+    assert result.exit_code == 1
+    assert "CLOUDML_SERVER_DATABASE_URL" in result.stderr
+    assert "hunter2" not in result.output

@@ -101,8 +101,8 @@ def test_a_remote_folder_is_copied_with_r_and_nothing_is_named(
 
 
 def test_an_output_of_a_job_is_copied_by_another_command(run: Run, tmp_path: Path) -> None:
-    said = run("storage", "cp", "churn:model.pt", str(tmp_path))
-    assert f"cloudml jobs cp churn:model.pt {tmp_path}" in str(said.exception) + said.output
+    result = run("storage", "cp", "churn:model.pt", str(tmp_path))
+    assert f"cloudml jobs cp churn:model.pt {tmp_path}" in str(result.exception) + result.output
 
 
 def test_copy_folders(run: Run, api: FakeApi, tmp_path: Path) -> None:
@@ -178,9 +178,9 @@ def test_names_of_others_cannot_turn_a_line_around(
     name = "\u6570\u202efdp.exe"
     api.objects = {f"fds://cloudml/x/{name}": b"1", "fds://cloudml/x/other": b"2"}
     done = run(*(part.format(name=name, folder=tmp_path) for part in command))
-    told = done.stdout + done.stderr
-    assert "\u202e" not in told
-    assert "\\u202e" in told.lower()
+    output = done.stdout + done.stderr
+    assert "\u202e" not in output
+    assert "\\u202e" in output.lower()
 
 
 def test_names_for_a_pipe_are_as_they_are(run: Run, api: FakeApi) -> None:
@@ -328,13 +328,13 @@ def test_odd_things_in_a_folder_are_told(run: Run, api: FakeApi, tmp_path: Path)
     ended = run("storage", "cp", "-r", str(top), "fds://cloudml/t")
     assert ended.exit_code == 1
     assert set(api.objects) == {f"fds://cloudml/t/{key}" for key in ("a b ü", "nothing", "link")}
-    for told in (
+    for message in (
         "loop: a link to a folder",
         "pipe: no plain file",
         "broken: a link to nothing",
         "can be no key",
     ):
-        assert told in ended.stderr
+        assert message in ended.stderr
     empty = run("storage", "cp", "-r", str(top / "empty"), "fds://cloudml/e")
     assert (empty.exit_code, "no file in it" in empty.stderr) == (0, True)
 

@@ -38,7 +38,7 @@ _STUDY = "name: Rates_1\njob: {module_name: task, trainer_uri: ./code}\nspace: {
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (_KATIB, "spec.parameters is None; allowed is a list of parameters"),
         (_SWEEP, "method is not a known field; did you mean algorithm?"),
@@ -48,13 +48,13 @@ _STUDY = "name: Rates_1\njob: {module_name: task, trainer_uri: ./code}\nspace: {
     ],
 )
 def test_a_file_of_another_tuner_is_refused_in_words(
-    offline: Run, tmp_path: Path, text: str, said: str
+    offline: Run, tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(text)
     result = offline("hp", "submit", "-f", str(file))
     assert result.exit_code == 1
-    assert said in result.stderr
+    assert message in result.stderr
     assert "job_name" not in result.stderr
 
 
@@ -66,8 +66,8 @@ def test_a_parameter_that_no_file_of_the_code_mentions_is_named(
     (code / "train.py").write_text('parser.add_argument("--learning-rate")\nprint("loss: 1")\n')
     words = ("hp", "submit", "rates", "-m", "train", "-u", str(code), "-s", "learning_rate=1,2")
     assert "mentions" not in offline(*words).stderr
-    said = offline(*words, "-s", "learning_rat=1,2", "-s", "rate=1,2").stderr
-    assert f"no file of {code} mentions learning_rat, rate." in said
+    output = offline(*words, "-s", "learning_rat=1,2", "-s", "rate=1,2").stderr
+    assert f"no file of {code} mentions learning_rat, rate." in output
 
 
 def test_options_of_the_job_go_to_the_job(
@@ -104,8 +104,8 @@ def test_a_field_of_the_job_at_the_top_of_a_study_file_is_named_below_job(
 ) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(_STUDY + "output_path: fds://cloudml/out\n")
-    said = offline("hp", "submit", "-f", str(file)).stderr
-    assert "output_path is not a known field; did you mean job.output_path?" in said
+    output = offline("hp", "submit", "-f", str(file)).stderr
+    assert "output_path is not a known field; did you mean job.output_path?" in output
 
 
 def test_a_study_of_options_needs_no_file() -> None:
@@ -171,12 +171,12 @@ def test_a_range_between_whole_numbers_is_said_to_be_one_of_real_numbers(
 ) -> None:
     options = {"trainer_uri": "fds://cloudml/a", "space": ("depth=2:8", "rate=0:1", "n=2:8:int")}
     assert study_of(None, "rates", options).space["depth"] == {"min": 2, "max": 8}
-    told = "Note: 2:8 are real numbers; write 2:8:int for whole ones\n"
-    assert capsys.readouterr().err == told
+    note = "Note: 2:8 are real numbers; write 2:8:int for whole ones\n"
+    assert capsys.readouterr().err == note
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "the study has no name"),
         (("rates",), "cloudml hp submit NAME train.py"),
@@ -202,10 +202,10 @@ def test_a_range_between_whole_numbers_is_said_to_be_one_of_real_numbers(
         ),
     ],
 )
-def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], said: str) -> None:
+def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], message: str) -> None:
     result = offline("hp", "submit", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_a_folder_in_the_place_of_the_module_is_answered_with_the_command(
@@ -219,7 +219,7 @@ def test_a_folder_in_the_place_of_the_module_is_answered_with_the_command(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("rates", "20"), "cloudml hp extend rates --trials 20"),
         (("rates",), "cloudml hp extend rates --trials N"),
@@ -229,11 +229,11 @@ def test_a_folder_in_the_place_of_the_module_is_answered_with_the_command(
     ],
 )
 def test_how_many_more_trials_are_run_is_asked_with_the_command(
-    offline: Run, words: tuple[str, ...], said: str
+    offline: Run, words: tuple[str, ...], message: str
 ) -> None:
     result = offline("hp", "extend", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_parameters_are_shown_as_the_job_gets_them_and_briefly() -> None:
@@ -248,8 +248,8 @@ def test_a_parameter_is_given_once(texts: list[str]) -> None:
 
 
 def test_changes_of_a_space_are_read_as_a_space_and_null_takes_one_away() -> None:
-    asked = ("lr=0.1:1:log", "layers=null", 'x={"min": 0, "max": 1}', "o=null,none")
-    assert changes_of(asked) == {
+    changes = ("lr=0.1:1:log", "layers=null", 'x={"min": 0, "max": 1}', "o=null,none")
+    assert changes_of(changes) == {
         "lr": {"min": 0.1, "max": 1, "scale": "log"},
         "layers": None,
         "x": {"min": 0, "max": 1},
@@ -258,7 +258,7 @@ def test_changes_of_a_space_are_read_as_a_space_and_null_takes_one_away() -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("rates", "-n", "other"), "NAME is 'rates', and -n is 'other'; give one of them"),
         (("rates", "train", "-m", "task"), "MODULE is 'train', and -m is 'task'"),
@@ -266,11 +266,11 @@ def test_changes_of_a_space_are_read_as_a_space_and_null_takes_one_away() -> Non
     ],
 )
 def test_a_name_that_is_given_twice_is_refused(
-    offline: Run, words: tuple[str, ...], said: str
+    offline: Run, words: tuple[str, ...], message: str
 ) -> None:
     result = offline("hp", "submit", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def test_a_range_needs_a_metric(run: Run) -> None:
 
 def test_a_run_without_metrics_says_how_to_report_some(run: Run, api: FakeApi) -> None:
     api.series = []
-    said = run("runs", "metrics", "a").stderr
-    assert "cloud_ml.job.report(step, loss=0.3)" in said
-    assert "event files to its working folder, --output_path or" in said
+    output = run("runs", "metrics", "a").stderr
+    assert "cloud_ml.job.report(step, loss=0.3)" in output
+    assert "event files to its working folder, --output_path or" in output
 
 
 def test_a_run_without_a_job_and_metrics_says_how_to_log_some(
@@ -91,9 +91,9 @@ def test_a_run_without_a_job_and_metrics_says_how_to_log_some(
         return json_reply(codec.encode(found))
 
     monkeypatch.setattr(api, "on_runs", on_runs)
-    said = run("runs", "metrics", logged.uid).stderr
-    assert 'mlflow.log_metric("loss", 0.3), or with CloudMlClient().run(NAME)' in said
-    assert "job.report" not in said
+    output = run("runs", "metrics", logged.uid).stderr
+    assert 'mlflow.log_metric("loss", 0.3), or with CloudMlClient().run(NAME)' in output
+    assert "job.report" not in output
 
 
 def test_runs_with_columns(run: Run, api: FakeApi) -> None:

@@ -20,7 +20,7 @@ URL = "http://tb-1.localhost:8472/-/cloudml/open?ticket=cat1.x"
 
 
 @pytest.mark.parametrize(
-    ("phase", "reason", "message", "said"),
+    ("phase", "reason", "message", "note"),
     [
         ("Queued", "InsufficientCapacity", "4G of memory are free", "4G of memory are free"),
         ("Queued", "Submitted", "", ""),
@@ -35,7 +35,7 @@ def test_one_that_waits_for_room_says_so_when_it_is_opened(
     phase: str,
     reason: str,
     message: str,
-    said: str,
+    note: str,
 ) -> None:
     board = TensorBoard(
         uid="u", name="big", org="default", owner="ann", phase=phase, revision=1,
@@ -49,8 +49,8 @@ def test_one_that_waits_for_room_says_so_when_it_is_opened(
     monkeypatch.setattr(api, "on_tensorboards", on_tensorboards, raising=False)
     result = run("tensorboard", "open", "big")
     assert result.stdout == f"{URL}\n"
-    assert ("big waits for room" in result.stderr) is bool(said)
-    assert said in result.stderr
+    assert ("big waits for room" in result.stderr) is bool(note)
+    assert note in result.stderr
 
 
 def test_the_jobs_of_one_are_listed_without_the_signs_of_python(
