@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "cloud_ml"
+TESTS = Path(__file__).parents[1]
 NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text())
 _DEFINITIONS = {"module", "class", "function"}
 _EVERYWHERE = {*_DEFINITIONS, "argument", "field", "attribute"}
@@ -25,7 +26,7 @@ KINDS = {
 
 
 class Found(NamedTuple):
-    """A name; ``path`` is below the package."""
+    """A name; ``path`` is below the package or ``tests/``."""
 
     path: str
     line: int
@@ -65,26 +66,27 @@ def names_of(path: str, text: str) -> Iterator[Found]:
                 yield Found(path, node.lineno, "variable", name)
 
 
-def replacements(one: Found) -> Iterator[str]:
-    """What to write instead of a name, where it is one of the table's."""
-    for table, kinds in KINDS.items():
-        if one.kind in kinds and (instead := NAMES[table].get(plain(one.name))) is not None:
+def replacements(one: Found, tables: Collection[str] = KINDS) -> Iterator[str]:
+    """What to write instead of a name, where it is in one of the tables."""
+    for table in tables:
+        instead = NAMES[table].get(plain(one.name))
+        if one.kind in KINDS[table] and instead is not None:
             yield instead
 
 
-def listed() -> dict[str, str]:
-    """Names of the table that are in the package, by ``path: name``, and what to write."""
+def listed(folder: Path, tables: Collection[str] = KINDS) -> dict[str, str]:
+    """Names of the tables that are below the folder, by ``path: name``, and what to write."""
     found = {}
-    for file in sorted(PACKAGE.rglob("*.py")):
-        path = file.relative_to(PACKAGE).as_posix()
+    for file in sorted(folder.rglob("*.py")):
+        path = file.relative_to(folder).as_posix()
         for one in names_of(path, file.read_text()):
-            for instead in replacements(one):
+            for instead in replacements(one, tables):
                 found[f"{path}: {one.name}"] = f"line {one.line}, a {one.kind}: write {instead}"
     return found
 
 
 def test_no_name_of_the_table_is_in_the_package_but_for_exceptions_that_are_needed() -> None:
-    found = listed()
+    found = listed(PACKAGE)
     lines = [
         f"src/cloud_ml/{name} ({why})"
         for name, why in found.items()
@@ -92,6 +94,11 @@ def test_no_name_of_the_table_is_in_the_package_but_for_exceptions_that_are_need
     ]
     assert not lines, "names that decision 31 replaced:\n" + "\n".join(lines)
     assert set(NAMES["exceptions"]) <= set(found)
+
+
+def test_no_variable_of_the_tests_has_such_a_name() -> None:
+    lines = [f"tests/{name} ({why})" for name, why in listed(TESTS, ["variables"]).items()]
+    assert not lines, "names that decision 31 replaced:\n" + "\n".join(lines)
 
 
 def test_each_exception_has_a_reason() -> None:
