@@ -373,4 +373,4 @@ def test_a_model_service_is_not_the_server(server: RealServer) -> None:
         endpoint = f"http://127.0.0.1:{service.server_port}"
         ran = server.cli("whoami", CLOUDML_ENDPOINT=endpoint)
         service.shutdown()
-    told(ran, 1, f"{endpoint} is a model service and not the server", "port 8471")
+    expect_failure(ran, 1, f"{endpoint} is a model service and not the server", "port 8471")

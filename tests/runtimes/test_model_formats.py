@@ -84,6 +84,7 @@ def served(framework: str, name: str, models: Path) -> Iterator[grpc.Channel]:
 @pytest.mark.parametrize(("framework", "name"), FORMATS)
 def test_it_answers_as_its_framework_does(models: Path, framework: str, name: str) -> None:
     example = saved(framework, models / framework)[name]
+    assert files_of(models / framework / name), "the command line sends it"
     with served(framework, name, models) as channel:
         for rows in (len(example["x"]), 1):
             request = tensor_request(

@@ -121,6 +121,7 @@ class FakeApi:
         self.points: list[MetricPoint] = []
         self.points_query: dict[str, str] = {}
         self.runs_query: dict[str, str] = {}
+        self.scopes: list[str] | None = None
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
 
     def __call__(self, seen: Seen) -> Reply:

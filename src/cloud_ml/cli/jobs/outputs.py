@@ -79,9 +79,9 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
     if not recursive and (not path or path.endswith("/")):
         raise click.UsageError(f"{source} is a folder: copy it with -r")
     store = session.client.storage
-    uri = f"{job.outputs.uri}/{path}"
+    folder = f"{job.outputs.uri}/"
     try:
-        made = plan(store, (uri,), target, recursive=recursive)
+        made = plan(store, (folder + path,), target, recursive=recursive)
     except NotFound as error:
         if error.field == "target":  # there is no bucket to copy to
             raise
@@ -91,7 +91,7 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
     check_plan(made)
 
     def rename(text: str) -> str:
-        return text.replace(f"{job.outputs.uri}/" if job.outputs else "", f"{job.name}:")
+        return text.replace(folder, f"{job.name}:")
 
     return perform(store, made, update=update, rename=rename)
 

@@ -90,9 +90,9 @@ def test_outputs_are_called_as_they_were_typed(run: Run, api: FakeApi, tmp_path:
         ("churn:model.pt", str(tmp_path / "file" / "x")),
         ("-r", "churn:", str(tmp_path / "file")),
     )
-    said = [run("jobs", "cp", *words).stderr for words in lines]
-    assert said[0].startswith("cloudml: churn:logs is a folder: copy it with -r")
-    assert said[1] == "cloudml: churn:*.nope: nothing matches churn:*.nope\n"
-    assert said[2] == f"churn:model.pt -> {tmp_path}/model.pt  1 B\n"
-    assert said[3].startswith(f"cloudml: churn:model.pt: {tmp_path}/file/x: ")
-    assert ".outputs" not in "".join(said)
+    messages = [run("jobs", "cp", *words).stderr for words in lines]
+    assert messages[0].startswith("cloudml: churn:logs is a folder: copy it with -r")
+    assert messages[1] == "cloudml: churn:*.nope: nothing matches churn:*.nope\n"
+    assert messages[2] == f"churn:model.pt -> {tmp_path}/model.pt  1 B\n"
+    assert messages[3].startswith(f"cloudml: churn:model.pt: {tmp_path}/file/x: ")
+    assert ".outputs" not in "".join(messages)

@@ -40,7 +40,7 @@ def test_several_versions_are_deleted_and_the_rest_goes_on_past_an_error() -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("words", "suggestion"),
     [
         (("lin", "job1:out"), "cloudml models update lin -u job1:out"),
         (("lin", "./export", "-r", "2"), "cloudml models update lin -u ./export"),
@@ -48,8 +48,8 @@ def test_several_versions_are_deleted_and_the_rest_goes_on_past_an_error() -> No
     ],
 )
 def test_a_model_that_is_given_as_a_word_is_named_with_its_option(
-    words: tuple[str, ...], meant: str
+    words: tuple[str, ...], suggestion: str
 ) -> None:
     refused = CliRunner().invoke(models, ["update", *words], obj=Session())
     assert refused.exit_code == 2
-    assert f"is one word too many; to serve another model: {meant}\n" in refused.stderr
+    assert f"is one word too many; to serve another model: {suggestion}\n" in refused.stderr

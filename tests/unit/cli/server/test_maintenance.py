@@ -59,7 +59,8 @@ def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> N
     result = server("backup", str(copy))
     assert (
         result.output
-        == f"{copy} holds the database, {copy.stat().st_size} bytes, all of them checked.\n"
+        == f"{copy} holds the database of the data folder {data}, {copy.stat().st_size} bytes, "
+        "all of them checked.\n"
     )
     assert server("backup", str(copy)).exit_code == 1
 
@@ -78,16 +79,16 @@ def test_a_folder_of_no_server_is_named(
 ) -> None:
     if made:
         data.mkdir()
-    told = offline("server", *command, env={"XDG_DATA_HOME": str(data)})
-    assert told.exit_code == 1
-    assert f"no server has used the data folder {data}/cloudml\n" in told.stderr
-    assert "--data-dir" in told.stderr
+    result = offline("server", *command, env={"XDG_DATA_HOME": str(data)})
+    assert result.exit_code == 1
+    assert f"no server has used the data folder {data}/cloudml\n" in result.stderr
+    assert "--data-dir" in result.stderr
 
 
 def test_a_backup_that_cannot_be_written_is_told_of_its_folder(server: Run) -> None:
-    told = server("backup", "/proc/copy.db")
-    assert told.exit_code == 1
-    assert "no file can be created in /proc (" in told.stderr
+    result = server("backup", "/proc/copy.db")
+    assert result.exit_code == 1
+    assert "no file can be created in /proc (" in result.stderr
 
 
 def test_options_before_and_after_the_command_mean_the_same(

@@ -181,8 +181,8 @@ def test_a_file_that_is_no_model_is_called_so() -> None:
         with objects.writer("cloudml", key) as writer:
             writer.write(b"x")
             writer.commit()
-    told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/notes.txt"))
-    assert told.endswith("; there is a file, which is no model")
-    told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/"))
-    assert "fds://cloudml/m has no model: looked for a folder with a number" in told
-    assert "such as fds://cloudml/m/1, that" in told
+    message = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/notes.txt"))
+    assert message.endswith("; there is a file, which is no model")
+    message = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/"))
+    assert "fds://cloudml/m has no model: looked for a folder with a number" in message
+    assert "such as fds://cloudml/m/1, that" in message

@@ -107,7 +107,7 @@ def test_keras_2_writes_hdf5_under_the_ending_of_keras_3(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("folder", ["", "1"])
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (b"epoch,loss\n1,0.5\n", "It is text. Models that are served: TensorFlow (a folder with "),
         (b"", "It is empty."),
@@ -120,13 +120,13 @@ def test_keras_2_writes_hdf5_under_the_ending_of_keras_3(tmp_path: Path) -> None
              "model.pt", "model.skops"],
 )  # fmt: skip
 def test_text_under_the_name_of_a_model_is_not_sent(
-    tmp_path: Path, name: str, content: bytes, said: str, folder: str
+    tmp_path: Path, name: str, content: bytes, reason: str, folder: str
 ) -> None:
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / name).write_bytes(content)
     with pytest.raises(InvalidRequest, match="which holds no model; allowed is a model of") as one:
         files_of(tmp_path)
-    assert said in (one.value.hint or "")
+    assert reason in (one.value.hint or "")
 
 
 def test_numbered_folders_without_a_model_are_not_sent(tmp_path: Path) -> None:

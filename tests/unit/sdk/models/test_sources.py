@@ -38,7 +38,7 @@ def test_what_is_no_path_may_be_an_output(
 
 
 @pytest.mark.parametrize(
-    ("path", "meant"),
+    ("path", "suggestion"),
     [
         ("out/1/model.onnx/", "job1:out/1/model.onnx"),
         ("/out", "job1:out"),
@@ -48,11 +48,11 @@ def test_what_is_no_path_may_be_an_output(
         ("..", ""),
     ],
 )
-def test_an_output_that_there_is_not_names_the_one_that_is_near(path: str, meant: str) -> None:
+def test_an_output_that_there_is_not_names_the_one_that_is_near(path: str, suggestion: str) -> None:
     error = no_such_output(OutputSource("job1", path), LEFT)
     assert error.message == f"the job job1 has no output {path}"
     listed = "List its outputs: cloudml jobs outputs job1"
-    assert error.hint == (f"Did you mean {meant}? {listed}" if meant else listed)
+    assert error.hint == (f"Did you mean {suggestion}? {listed}" if suggestion else listed)
 
 
 def test_a_uri_without_its_second_slash_is_no_job() -> None:
