@@ -43,8 +43,8 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"CLOUDML_ENGINE_STOP_GRACE_S": "soon"}, ["stop_grace_s", "soon", "float"]),
-        ({"CLOUDML_SERVER_PORT": "http"}, ["port", "http", "int"]),
+        ({"CLOUDML_ENGINE_STOP_GRACE_S": "soon"}, ["CLOUDML_ENGINE_STOP_GRACE_S", "soon", "a number"]),
+        ({"CLOUDML_SERVER_PORT": "http"}, ["CLOUDML_SERVER_PORT", "http", "a whole number"]),
         ({"CLOUDML_SERVER_PORT": "99999"}, ["server.port", "99999", "65535"]),
         (
             {"CLOUDML_SERVER_EVENTS_PER_RECORD": "9"},
@@ -54,7 +54,7 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
             {"CLOUDML_SERVER_EVENTS_PER_RECORD": "1001"},
             ["server.events_per_record", "1001", "from 10 to 1000"],
         ),
-        ({"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"}, ["behind_proxy", "perhaps", "bool"]),
+        ({"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"}, ["SERVER_BEHIND_PROXY", "perhaps", "yes or no"]),
         (
             {"CLOUDML_ENGINE_SANDBOX": "nne"},
             ["engine.sandbox", "nne", "auto, require, landlock, none"],
@@ -89,6 +89,12 @@ def test_a_bad_value_is_refused_with_its_name_and_what_is_allowed(
         ("[engin]\nstop_grace_s = 1.0\n", ["engin", "engine"]),
         ('[engine]\nstop_grace_s = "1"\n', ["engine.stop_grace_s"]),
         ("engine = 3\n", ["engine is 3", "[engine]"]),
+        ("port = 9000\n", ["port stands above", "below the line [server]"]),
+        ("[engine]\nmax_running_jobs = 3\n", ["engine.max_running_jobs", "[controller]"]),
+        ('[server]\nsandbox = "none"\n', ["server.sandbox", "belongs below [engine]"]),
+        ("[engine]\ndefault_cpu = -1\n", ["engine.default_cpu is -1", "above 0", "in quotes"]),
+        ("[engine]\ndefault_cpu = 2\n", ['in quotes: default_cpu = "2"']),
+        ("[server]\ndata_dir = 2.5\n", ['in quotes: data_dir = "2.5"']),
         ("[engine\n", ["cloudml.toml"]),
     ],
 )

@@ -41,9 +41,12 @@ def load(
                     field=theme,
                     allowed=", ".join(document),
                 )
+            for name in values:
+                _check_theme(theme, name)
             document[theme].update(
                 {name: value for name, value in values.items() if value is not None}
             )
+    _check_quotes(document)
     settings = codec.decode(Settings, document)
     check(settings)
     return settings
@@ -60,10 +63,64 @@ def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:
         ) from error
     for theme, values in document.items():
         if not isinstance(values, dict):
-            raise common.refuse(
-                theme, values, f"a table: [{theme}] on a line of its own, its settings below"
-            )
+            raise _no_table(theme, values)
     return document
+
+
+def _no_table(name: str, value: Any) -> InvalidRequest:
+    """The refusal of a setting that stands in the file above every table."""
+    if not (themes := _themes_of(name)):
+        allowed = f"a table: [{name}] on a line of its own, its settings below"
+        return common.refuse(name, value, allowed)
+    tables = " or ".join(f"[{theme}]" for theme in themes)
+    return InvalidRequest(
+        f"{name} stands above every table of the settings file; put it below the line {tables}",
+        field=name,
+        value=value,
+    )
+
+
+def _themes_of(name: str) -> list[str]:
+    """The themes that have a setting of this name."""
+    return [
+        theme.name
+        for theme in dataclasses.fields(Settings)
+        if name in getattr(theme.default_factory, "__dataclass_fields__", ())
+    ]
+
+
+def _check_theme(theme: str, name: str) -> None:
+    """Refuse a setting that only other themes have. The codec refuses what no theme has."""
+    themes = _themes_of(name)
+    if themes and theme not in themes:
+        tables = " or ".join(f"[{other}]" for other in themes)
+        raise InvalidRequest(
+            f"{theme}.{name} is not a setting; {name} belongs below {tables}",
+            field=f"{theme}.{name}",
+        )
+
+
+def _check_quotes(document: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse numbers in the place of texts, with what the text must be."""
+    for theme in dataclasses.fields(Settings):
+        texts = {
+            setting.name
+            for setting in dataclasses.fields(cast("Any", theme.default_factory))
+            if setting.type == "str"
+        }
+        for name, value in document[theme.name].items():
+            if name in texts and type(value) in (int, float):
+                raise _unquoted(f"{theme.name}.{name}", value)
+
+
+def _unquoted(field: str, value: float) -> InvalidRequest:
+    theme, _, name = field.partition(".")
+    try:
+        check(codec.decode(Settings, {theme: {name: str(value)}}))
+    except InvalidRequest as error:
+        if error.field == field and error.allowed:
+            return common.refuse(field, value, f"{error.allowed}; write it in quotes")
+    return common.refuse(field, value, f'a text in quotes: {name} = "{value}"')
 
 
 def _reason(error: Exception) -> str:
@@ -80,9 +137,13 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any
             text = environment.get(f"CLOUDML_{theme.name}_{setting.name}".upper())
             if text is not None:
                 found.setdefault(theme.name, {})[setting.name] = _read(
-                    text, str(setting.type), setting.name
+                    text, str(setting.type), f"{theme.name}.{setting.name}"
                 )
     return found
+
+
+_TYPES = {"bool": "yes or no", "int": "a whole number", "float": "a number"}
+"""What an operator may write, by the type of a setting."""
 
 
 def _read(text: str, type_name: str, name: str) -> Any:
@@ -93,8 +154,11 @@ def _read(text: str, type_name: str, name: str) -> Any:
             ]
         return {"int": int, "float": float, "str": str}[type_name](text)
     except (KeyError, ValueError):
+        variable = f"CLOUDML_{name}".replace(".", "_").upper()
+        allowed = _TYPES[type_name]
         raise InvalidRequest(
-            f"the setting {name} is {text!r}; allowed is a value of type {type_name}",
+            f"the variable {variable} is {common.format_value(text)}; allowed is {allowed}",
             field=name,
             value=text,
+            allowed=allowed,
         ) from None
