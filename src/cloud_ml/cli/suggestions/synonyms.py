@@ -30,6 +30,7 @@ GENERAL_COMMANDS: Mapping[str, Sequence[str]] = {
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "cloudml": {
+        "audit": "admin audit",
         "cat": "storage cat",
         "checkpoints": "jobs checkpoints",
         "cp": "storage cp",
@@ -46,6 +47,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "init": "config init",
         "inspect": "status",
         "job": "jobs",
+        "key": "admin keys",
+        "keys": "admin keys",
         "studies": "hp",
         "study": "hp",
         "sweep": "hp",
@@ -57,6 +60,10 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "mb": "storage mb",
         "model": "models",
         "mv": "storage mv",
+        "organisations": "admin orgs",
+        "organizations": "admin orgs",
+        "org": "admin orgs",
+        "orgs": "admin orgs",
         "outputs": "jobs outputs",
         "pause": "jobs pause",
         "predict": "models predict",
@@ -80,6 +87,18 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "tensorboards": "tensorboard",
         "tokens": "token",
         "top": "jobs top",
+        "user": "admin users",
+        "users": "admin users",
+    },
+    "cloudml admin": {
+        "key": "keys",
+        "org": "orgs",
+        "organisation": "orgs",
+        "organisations": "orgs",
+        "organization": "orgs",
+        "organizations": "orgs",
+        "quotas": "quota",
+        "user": "users",
     },
     "cloudml jobs": {
         "checkpoint": "checkpoints",
@@ -176,6 +195,11 @@ _NOTEBOOKS = "development environments are not offered yet; use: cloudml run SCR
 _ONE_SERVER = "there is one server; use: cloudml doctor"
 _STORED = "use: cloudml storage ls, cp or rm, with URIs such as fds://BUCKET/PATH"
 _IMAGES = "images are not offered; packages come from requirements.txt: cloudml run FOLDER"
+_RESTART = (
+    "use: cloudml server stop, then: cloudml server; for a unit of systemd: "
+    "systemctl restart cloud-ml"
+)
+_START = "use: cloudml server; for a unit of systemd: systemctl start cloud-ml"
 _BEHIND_A_SERVICE = "a service has an address; use: cloudml models describe NAME"
 
 COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
@@ -229,7 +253,6 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "s3": _STORED,
         "shell": "a running job has no shell; use: cloudml logs NAME --follow",
         "train": _CODE,
-        "users": "use: cloudml admin users list",
         "dstack": "leave out dstack; use: cloudml run FOLDER",
         "kubectl": "leave out kubectl; use: cloudml jobs list",
         "artifacts": "use: cloudml jobs outputs NAME, and cloudml jobs cp -r NAME: .",
@@ -273,10 +296,11 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "cloudml server": {
         "logs": "the server prints its log; of a unit of systemd use: journalctl -u cloud-ml",
-        "restart": "use: cloudml server stop, then: cloudml server",
+        "reload": _RESTART,
+        "restart": _RESTART,
         "run": "use: cloudml server",
-        "start": "use: cloudml server",
-        "status": "use: cloudml doctor, or cloudml whoami",
+        "start": _START,
+        "status": "use: cloudml doctor, or cloudml whoami; for a unit of systemd: systemctl status cloud-ml",
         "ui": _CONSOLE,
         "up": "use: cloudml server",
     },
