@@ -114,7 +114,7 @@ def hold(
             raise _cannot_be_used(data, error) from error
         raise _without_locks(data, error) from error
     if not is_ours:
-        pids = ", ".join(map(str, lock_file.holders(descriptor))) or "unknown"
+        pids = ", ".join(map(str, lock_file.live_holders(descriptor))) or "unknown"
         os.close(descriptor)
         raise Conflict(
             f"another server (process {pids}) uses the data folder {data}",

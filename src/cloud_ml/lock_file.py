@@ -96,6 +96,12 @@ def holders(descriptor: int) -> list[int]:
     return [int(head) for head in heads if head.isdecimal()]
 
 
+def live_holders(descriptor: int) -> list[int]:
+    """The holders that still run. All of them if none is seen here, as from another container."""
+    pids = list(dict.fromkeys(holders(descriptor)))
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()] or pids
+
+
 def add_holder(descriptor: int, data: Path) -> None:
     """Write this process into the lock file, beside the other servers that share the folder.
 

@@ -339,8 +339,8 @@ class _Lock:
         return True
 
     def holders(self) -> list[int]:
-        """The numbers in the file, each once."""
-        return list(dict.fromkeys(lock_file.holders(self._descriptor)))
+        """The processes in the file that still run, each once."""
+        return lock_file.live_holders(self._descriptor)
 
     def is_held_by(self, pid: int) -> bool:
         """Whether that process has the file open, and it is not this one."""

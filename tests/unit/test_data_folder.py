@@ -183,6 +183,16 @@ def test_servers_that_share_a_folder_are_all_in_its_lock_file(folder: Path) -> N
     os.close(data_folder.hold(folder / "data", for_server=True))
 
 
+def test_only_servers_that_run_are_named(folder: Path) -> None:
+    data = folder / "data"
+    lock = data_folder.hold(data, for_server=True, shared=True)
+    (own,) = (data / lock_file.NAME).read_text().splitlines()
+    (data / lock_file.NAME).write_text(f"{own}\n{2**22 + 1} {own.split()[1]}\n")
+    with pytest.raises(Conflict, match=rf"another server \(process {os.getpid()}\) uses"):
+        data_folder.hold(data)
+    os.close(lock)
+
+
 def test_a_server_that_has_the_folder_alone_shares_it_with_nobody(folder: Path) -> None:
     lock = data_folder.hold(folder / "data", for_server=True)
     with pytest.raises(Conflict) as refused:
