@@ -49,7 +49,7 @@ def test_a_backup_of_a_running_server_brings_back_what_was_there(
     server.data.joinpath("credentials.json").unlink()
     assert (
         maintain(server.data, "restore", str(copy)).output
-        == f"The database is that of {copy} now.\n"
+        == f"The database of the data folder {server.data} is that of {copy} now.\n"
     )
     server.start()
     client = server.client()  # with the credentials that the server wrote anew, out of the backup

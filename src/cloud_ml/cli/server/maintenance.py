@@ -82,8 +82,12 @@ def backup(settings: Settings, target: Path) -> None:
 def restore(settings: Settings, source: Path) -> None:
     from cloud_ml import maintenance
 
+    is_new = not settings.data_dir.exists()
     aside = maintenance.restore(settings, source)
-    click.echo(f"The database is that of {source} now.")
+    sentence = f"{_database_of(settings)} is that of {source} now."
+    click.echo(sentence[0].upper() + sentence[1:])
+    if is_new:
+        click.echo("The data folder is new and holds nothing else: copy the objects into it, too.")
     if aside is not None:
         click.echo(f"The one before is kept as {aside}.")
 

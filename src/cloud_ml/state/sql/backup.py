@@ -20,6 +20,7 @@ from cloud_ml.errors import AlreadyExists, Damaged, InvalidRequest, NotFound
 from cloud_ml.state import epochs
 from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects import dialect_of, drafts, sqlite
+from cloud_ml.state.sql.dialects.sqlite_errors import translate
 
 
 def backup(url: str, target: Path) -> None:
@@ -44,7 +45,8 @@ def backup(url: str, target: Path) -> None:
     with sqlite.translated(target), drafts.draft_of(target) as draft:
         _create(draft, target)
         _copy(source, draft)
-        sqlite.check(draft, pages=True)
+        with sqlite.translated(source):
+            sqlite.check(draft, pages=True, name=str(source))
         sqlite.sync(draft)
         failpoints.here("state.backup.before")
         _put_in_place(draft, target)
@@ -76,7 +78,7 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with drafts.draft_of(target) as draft:
             _fetch(source, draft)
-            version = _version_of_whole(draft, source)
+            version = _version_of_whole(draft, source, replaced=target)
             migrations.check_not_newer(version, name=str(source))
             _begin_epoch(draft, replaced=target)
             _give(draft, to_owner_of=target.parent)
@@ -134,8 +136,9 @@ def _check_source(source: Path) -> None:
         raise NotFound(problem, field="source", value=str(source), allowed="the file of a backup")
 
 
-def _version_of_whole(draft: Path, source: Path) -> str | None:
-    """The schema of the backup ``source``, of which ``draft`` is a copy.
+def _version_of_whole(draft: Path, source: Path, *, replaced: Path) -> str | None:
+    """The schema of the backup ``source``, of which ``draft`` is a copy that is to take the place
+    of ``replaced``.
 
     Raises:
         Damaged: It is not whole.
@@ -144,9 +147,8 @@ def _version_of_whole(draft: Path, source: Path) -> str | None:
         with sqlite.translated(source):
             return sqlite.check(draft, pages=True, name=str(source))
     except Damaged as error:
-        raise Damaged(
-            error.message, hint="The server's database is unchanged. Restore another backup."
-        ) from error
+        unchanged = "The server's database is unchanged. " if replaced.exists() else ""
+        raise Damaged(error.message, hint=f"{unchanged}Restore another backup.") from error
 
 
 def _begin_epoch(draft: Path, *, replaced: Path) -> None:
@@ -257,9 +259,15 @@ def _without_password(url: URL) -> str:
 
 def _copy(source: Path, draft: Path) -> None:
     with closing(sqlite3.connect(source)) as original, closing(sqlite3.connect(draft)) as copy:
-        # All pages in one step: in steps, the copy would start again at each commit of somebody
-        # else.
-        original.backup(copy, pages=-1)
+        try:
+            # All pages in one step: in steps, the copy would start again at each commit of
+            # somebody else.
+            original.backup(copy, pages=-1)
+        except sqlite3.DatabaseError as error:
+            found = translate(error, str(source))
+            if isinstance(found, Damaged):
+                raise found from error
+            raise
 
 
 def _put_in_place(draft: Path, target: Path) -> None:

@@ -68,8 +68,46 @@ def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> N
     (aside,) = data.glob("state.db.replaced-*Z")
     assert (
         result.output
-        == f"The database is that of {copy} now.\nThe one before is kept as {aside}.\n"
+        == f"The database of the data folder {data} is that of {copy} now.\n"
+        f"The one before is kept as {aside}.\n"
     )
+
+
+def test_a_restore_into_a_new_folder_says_that_it_is_new(
+    offline: Run, server: Run, tmp_path: Path
+) -> None:
+    copy, new = tmp_path / "copy.db", tmp_path / "new" / "deep"
+    assert server("backup", str(copy)).exit_code == 0
+    result = offline("server", "restore", str(copy), "--data-dir", str(new))
+    assert result.output == (
+        f"The database of the data folder {new} is that of {copy} now.\n"
+        "The data folder is new and holds nothing else: copy the objects into it, too.\n"
+    )
+
+
+def test_a_refused_restore_speaks_of_no_database_that_is_not_there(
+    offline: Run, server: Run, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(b"no database" * 1000)
+    assert "The server's database is unchanged" in server("restore", str(copy)).stderr
+    empty = offline("server", "restore", str(copy), "--data-dir", str(tmp_path / "new"))
+    assert f"The database {copy} is damaged" in empty.stderr
+    assert "unchanged" not in empty.stderr
+    assert "Restore another backup." in empty.stderr
+
+
+@pytest.mark.parametrize("size", [100, 50_000])
+def test_a_backup_of_a_damaged_database_names_the_database(
+    server: Run, data: Path, tmp_path: Path, size: int
+) -> None:
+    database = data / "state.db"
+    content = database.read_bytes()
+    damage = b"\xff" * 8192
+    database.write_bytes(content[:size] + damage + content[size + len(damage) :])
+    result = server("backup", str(tmp_path / "copy.db"))
+    assert result.exit_code == 1
+    assert f"The database {database} is damaged (" in result.stderr
 
 
 @pytest.mark.parametrize("command", [["backup", "copy.db"], ["check"]], ids=lambda words: words[0])
