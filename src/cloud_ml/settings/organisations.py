@@ -36,7 +36,7 @@ class QuotaSettings:
     """Limits of organisations that have none of their own. Empty means no limit.
 
     Amounts: cores (``4``, ``0.5``), sizes (``16G``), whole numbers. What is used counts while a job
-    holds a place.
+    or a model service holds a place.
     """
 
     train_cpu: str = ""
@@ -48,15 +48,15 @@ class QuotaSettings:
     train_count: str = ""
     """Train jobs at once."""
     model_cpu: str = ""
-    """Cores of model services; shown today, and in force once there are model services."""
+    """Cores of model services together."""
     model_memory: str = ""
-    """Memory of model services, likewise."""
+    """Memory of model services together."""
     model_gpu: str = ""
-    """GPUs of model services, likewise."""
+    """GPUs of model services together."""
     model_count: str = ""
-    """Model services at once, likewise."""
+    """Model services at once."""
     dev_cpu: str = ""
-    """Cores of development environments; shown today, and in force once there are such."""
+    """Cores of development environments; in force once the platform offers them."""
     dev_memory: str = ""
     """Memory of development environments, likewise."""
     dev_gpu: str = ""
