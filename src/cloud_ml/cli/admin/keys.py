@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -165,9 +167,12 @@ def rotate(session: Session, access_key: str, overlap: int | None, output: str |
     _show_new(made, output)
     if output is None:
         note(
-            f"{access_key} ends after the overlap; `cloudml admin keys describe {access_key}` "
-            "says when."
+            f"{access_key} has ended."
+            if overlap == 0
+            else f"{access_key} ends after the overlap; `cloudml admin keys describe "
+            f"{access_key}` says when."
         )
+        _note_own_key(session, access_key, made.key.access_key)
 
 
 @keys.command()
@@ -193,6 +198,23 @@ def revoke(session: Session, access_keys: tuple[str, ...]) -> None:
     """Delete keys permanently."""
     for access_key in access_keys:
         echo(f"{session.client.admin.revoke_key(access_key).access_key} is revoked")
+
+
+def _note_own_key(session: Session, old: str, new: str) -> None:
+    """Say how to go on where the ``old`` key is the one of this command."""
+    from cloud_ml.sdk.config import Credentials, config_path, read_configuration, resolve
+
+    used = resolve(endpoint=session.endpoint, context=session.context).credentials
+    if not isinstance(used, Credentials) or used.access_key != old:
+        return
+    if not session.context and os.environ.get("CLOUDML_ACCESS_KEY") == old:
+        advice = "set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY to the new key"
+    else:
+        name = session.context or os.environ.get("CLOUDML_CONTEXT")
+        name = name or read_configuration(config_path()).current
+        endpoint = shlex.quote(session.client.endpoint)
+        advice = f"cloudml config init {name} --endpoint {endpoint} --access-key {new}"
+    note(f"This command line uses {old}. To go on: {advice}")
 
 
 def _show_new(made: NewAccessKey, output: str | None) -> None:
