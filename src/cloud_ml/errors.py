@@ -40,6 +40,8 @@ class CloudMlError(Exception):
         value: The value that was refused. Never a secret.
         allowed: What would have been accepted, in words.
         hint: What to do next.
+        public_message: What callers of the API get in place of ``message``, which has a path or an
+            address of the server.
     """
 
     code: ClassVar[str] = "internal"
@@ -52,6 +54,7 @@ class CloudMlError(Exception):
         value: Any = None,
         allowed: str | None = None,
         hint: str | None = None,
+        public_message: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -59,10 +62,12 @@ class CloudMlError(Exception):
         self.value = value
         self.allowed = allowed
         self.hint = hint
+        self.public_message = public_message
 
     def document(self) -> dict[str, Any]:
         """The error as both HTTP surfaces answer it."""
-        document: dict[str, Any] = {"error": True, "code": self.code, "message": self.message}
+        message = self.public_message or self.message
+        document: dict[str, Any] = {"error": True, "code": self.code, "message": message}
         for name in ("field", "value", "allowed", "hint"):
             if (fact := getattr(self, name)) is not None:
                 document[name] = fact

@@ -70,6 +70,21 @@ _WORDS: Mapping[int, str] = {
 }  # fmt: skip
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _LONGEST_VALUE = 200
+_BOUNDS: Mapping[str, tuple[str, str]] = {
+    "greater_than": ("more than {}", "gt"),
+    "greater_than_equal": ("{} or more", "ge"),
+    "less_than": ("less than {}", "lt"),
+    "less_than_equal": ("{} or less", "le"),
+    "string_too_short": ("a text of {} or more characters", "min_length"),
+    "string_too_long": ("a text of {} or fewer characters", "max_length"),
+}
+"""By the type of a fault of the framework: words, and the bound that stands in them."""
+_TYPES: Mapping[str, str] = {
+    "int": "a whole number",
+    "bool": "true or false",
+    "float": "a number",
+    "datetime": "a time such as 2026-01-31T12:00:00Z",
+}
 
 
 def status_of(error: CloudMlError) -> int:
@@ -126,6 +141,8 @@ async def answer_to(request: Request, error: CloudMlError) -> Response:
     """
     if status_of(error) in (500, 502):
         logger.error("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
+    elif error.public_message is not None:  # the answer leaves out what the operator needs
+        logger.warning("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
     if auditing.entry_of(request) is not None:
         platform = request.app.state.platform
         await auditing.note_refusal(request, error, platform.store, platform.offload)
@@ -191,8 +208,19 @@ def _parameter(error: RequestValidationError) -> InvalidRequest:
     fault = error.errors()[0]
     field = str(fault["loc"][-1])
     value = fault.get("input")
-    allowed = str(fault["msg"]).removeprefix("Input should be ").partition(",")[0]
-    return common.refuse(field, value if isinstance(value, (str, int, float)) else None, allowed)
+    shown = value if isinstance(value, (str, int, float)) else None
+    return common.refuse(field, shown, _allowed(fault))
+
+
+def _allowed(fault: Mapping[str, Any]) -> str:
+    """What a parameter may be, in plain words instead of those of the framework."""
+    kind, bounds = str(fault["type"]), fault.get("ctx", {})
+    if kind in _BOUNDS:
+        words, name = _BOUNDS[kind]
+        return words.format(bounds.get(name))
+    if kind.startswith(("int_", "bool_", "float_", "datetime_")):
+        return _TYPES[kind.partition("_")[0]]
+    return str(fault["msg"]).removeprefix("Input should be ").partition(",")[0]
 
 
 def _shorten_quotes(document: dict[str, Any]) -> dict[str, Any]:

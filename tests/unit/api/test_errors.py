@@ -136,6 +136,36 @@ async def test_a_parameter_that_is_wrong_is_named(served: Served) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("query", "allowed"),
+    [
+        ("limit=0", "1 or more"),
+        (f"after={2**63}", f"{2**62} or less"),
+        ("limit=many", "a whole number"),
+        ("details=perhaps", "true or false"),
+    ],
+)
+async def test_a_parameter_that_is_wrong_says_what_it_may_be(
+    served: Served, query: str, allowed: str
+) -> None:
+    answer = (await served.admin.call("GET", f"/api/v1/jobs?{query}")).json()
+    assert answer["allowed"] == allowed
+    assert answer["message"].endswith(f"; allowed is {answer['allowed']}")
+
+
+@pytest.mark.anyio
+async def test_a_path_of_the_server_is_in_its_log_only(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = "The disk of the server's database is full"
+    served.store.fail_writes(OutOfSpace("no room on /data/state.db", public_message=message))
+    refused = await served.admin.call("POST", "/api/v1/jobs", served.job())
+    assert refused.json()["message"] == message
+    assert "/data/state.db" not in refused.text
+    assert "/data/state.db" in caplog.text
+
+
+@pytest.mark.anyio
 async def test_a_fault_of_ours_is_answered_without_its_traceback(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from cloud_ml.errors import Damaged, OutOfSpace, Unavailable
+from cloud_ml.errors import CloudMlError, Damaged, OutOfSpace, Unavailable
 from cloud_ml.state.sql.dialects.sqlite_errors import translate
 
 
@@ -38,6 +38,9 @@ def test_translate(code: int, expected: type[Exception] | None) -> None:
         assert type(ours) is expected
         assert "/data/state.db" in str(ours)
         assert "what SQLite said" in str(ours)
+        assert isinstance(ours, CloudMlError)
+        assert "/data" not in ours.document()["message"], "callers see no path of the server"
+        assert "what SQLite said" in ours.document()["message"]
 
 
 def test_errors_of_others_are_not_ours() -> None:

@@ -33,11 +33,15 @@ def translate(error: BaseException | None, path: str) -> CloudMlError | None:
         return OutOfSpace(
             f"The disk of {path} is full or read-only ({error})",
             hint="Free some space; reads still work.",
+            public_message=f"The disk of the server's database is full or read-only ({error})",
         )
     if primary in _DAMAGED:
         return damaged(path, str(error))
     if primary in _NO_ANSWER:
-        return Unavailable(f"The database {path} does not answer ({error})")
+        return Unavailable(
+            f"The database {path} does not answer ({error})",
+            public_message=f"The server's database does not answer ({error})",
+        )
     return None
 
 
@@ -50,4 +54,5 @@ def damaged(path: str, detail: str, hint: str = RESTORE) -> Damaged:
     return Damaged(
         f"The database {path} is damaged ({detail}). It is left as it is.",
         hint=hint,
+        public_message=f"The server's database is damaged ({detail}). It is left as it is.",
     )
