@@ -325,10 +325,9 @@ async def test_an_organisation_goes_when_it_is_disabled_and_empty_and_its_name_w
     assert "empty" not in [
         one["name"] for one in (await good(served.admin, "GET", "/orgs"))["items"]
     ]
-    assert await refused(served.admin, "POST", "/orgs", {"name": "empty"}) == (
-        409,
-        "already_exists",
-    )
+    answer = await served.admin.call("POST", f"{ADMIN}/orgs", {"name": "empty"})
+    assert (answer.status, answer.json()["code"]) == (409, "already_exists")
+    assert "belonged to an organisation that is deleted" in answer.json()["message"]
 
 
 def _bucket(served: Served, name: str) -> tuple[Any, str]:

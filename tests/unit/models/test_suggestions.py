@@ -9,6 +9,7 @@ import pytest
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common, suggestions
+from cloud_ml.models.admin.quota import limit_of
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,15 @@ def test_what_is_suggested_is_allowed(
 ) -> None:
     for value in values:
         check("field", suggest(value))
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "suggestion"),
+    [("memory", "1GB", "1G"), ("storage", "2 TB", "2048G"), ("cpu", "500m", "0.5")],
+)
+def test_a_limit_of_a_quota_has_suggestions_too(
+    resource: str, value: str, suggestion: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        limit_of(resource, resource, value)
+    assert refused.value.hint == f"Did you mean {suggestion}?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cloud_ml.cli.display.output import echo, echo_as, output_option
+from cloud_ml.cli.display.output import echo, echo_as, note, output_option
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.quota.options import KINDS, WIRE_KINDS, amount_options, kind_option
 from cloud_ml.cli.session import Session, pass_session
@@ -21,8 +21,8 @@ def quota() -> None:
 @output_option()
 @pass_session
 def list_quotas(session: Session, org: str, output: str | None) -> None:
-    """Show quotas, used / limit, of ORG or of all organisations. Who is no administrator uses
-    `cloudml quota list`.
+    """Show quotas, used / limit, of ORG or of all organisations. Used storage is counted for one
+    ORG only. Users who are not administrators have `cloudml quota list`.
     """
     from cloud_ml.cli.quota.tables import show
 
@@ -31,6 +31,8 @@ def list_quotas(session: Session, org: str, output: str | None) -> None:
         for one in found:
             echo(f"{one.org} ({one.org_id})")
             show(one)
+        if any(one.storage_used is None for one in found):
+            note("Used storage is not counted here; see: cloudml admin quota list ORG")
 
 
 @quota.command("set")

@@ -8,10 +8,13 @@ operator set for everybody.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
+from cloud_ml.models import suggestions
 from cloud_ml.models.common import memory_bytes, refuse
 
 KINDS = ("train", "model", "dev", "total")
@@ -143,11 +146,11 @@ def limit_of(field: str, resource: str, text: str) -> int | None:
     if text == "unlimited":
         return UNLIMITED
     if resource == "cpu":
-        amount = int(Decimal(_matching(field, text, _CPU, "cores such as 4 or 0.5")) * 1000)
+        allowed = "cores such as 4 or 0.5"
+        amount = int(Decimal(_matching(field, text, _CPU, allowed, suggestions.cpu)) * 1000)
     elif resource in ("memory", "storage"):
-        amount = memory_bytes(
-            _matching(field, text, _SIZE, "a number followed by K, M or G, such as 16G")
-        )
+        allowed = "a number followed by K, M or G, such as 16G"
+        amount = memory_bytes(_matching(field, text, _SIZE, allowed, suggestions.memory))
     else:
         pattern = _POINTS if resource == "points" else _COUNT
         amount = int(_matching(field, text, pattern, "a whole number"))
@@ -156,7 +159,14 @@ def limit_of(field: str, resource: str, text: str) -> int | None:
     return amount
 
 
-def _matching(field: str, text: str, pattern: re.Pattern[str], allowed: str) -> str:
+def _matching(
+    field: str,
+    text: str,
+    pattern: re.Pattern[str],
+    allowed: str,
+    suggest: Callable[[Any], str] = lambda text: "",
+) -> str:
     if not isinstance(text, str) or not pattern.fullmatch(text):
-        raise refuse(field, text, f"{allowed}; or unlimited, or default")
+        allowed = f"{allowed}; or unlimited, or default"
+        raise refuse(field, text, allowed, suggestion=suggest(text))
     return text

@@ -97,12 +97,28 @@ class Organisations:
         common.check_name("name", request.name)
         _check_mail(request.mail)
         bucket = self._bucket_for(request)
-        made = self._identities.create_organisation(
-            request.name, mail=request.mail, default_bucket=bucket, once=once
-        )
+        try:
+            made = self._identities.create_organisation(
+                request.name, mail=request.mail, default_bucket=bucket, once=once
+            )
+        except AlreadyExists as error:
+            raise self._name_was_given(request.name) or error from error
         if bucket:
             self._storage.create_bucket(made, bucket)
         return self.describe(caller, request.name)
+
+    def _name_was_given(self, name: str) -> AlreadyExists | None:
+        """The refusal of the name of an organisation that is deleted; ``None`` if there is none."""
+        record = self._store.find(ORGANISATION, SYSTEM, name)
+        if record is None or record.delete_requested_at is None:
+            return None
+        return AlreadyExists(
+            f"the name {name} belonged to an organisation that is deleted; such a name is never "
+            "given again",
+            field="name",
+            value=name,
+            allowed="a name that no organisation has had",
+        )
 
     def change(
         self,
