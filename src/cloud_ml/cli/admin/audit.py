@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import islice
 
 import click
 
 from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.jobs.times import moment
 from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
-
-_TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 
 @click.command()
@@ -32,9 +31,11 @@ _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%
     help="Only this outcome: done, or an error's code such as forbidden.",
 )
 @click.option(
-    "--since", type=_TIME, metavar="TIME", help="From this time on: 2026-01-31, '2026-01-31 12:00'."
+    "--since",
+    metavar="TIME",
+    help="From this time on: 1h or 2d (ago), 2026-01-31, '2026-01-31 12:00'.",
 )
-@click.option("--until", type=_TIME, metavar="TIME", help="Before this time.")
+@click.option("--until", metavar="TIME", help="Before this time, likewise.")
 @click.option(
     "--limit",
     type=WholeNumber(0),
@@ -53,8 +54,8 @@ def audit(
     operation: str | None,
     target: str | None,
     outcome: str | None,
-    since: datetime | None,
-    until: datetime | None,
+    since: str | None,
+    until: str | None,
     limit: int,
     output: str | None,
 ) -> None:
@@ -62,6 +63,7 @@ def audit(
 
     CHANGE says from what to what. Secrets and variables of jobs are never shown there.
     """
+    start, end = moment("--since", since), moment("--until", until)
     found = session.client.admin.audit(
         org=org,
         user=user,
@@ -69,8 +71,8 @@ def audit(
         operation=operation,
         target=target,
         outcome=outcome,
-        since=since and since.astimezone(UTC),
-        until=until and until.astimezone(UTC),
+        since=start and start.astimezone(UTC),
+        until=end and end.astimezone(UTC),
         limit=limit + 1 if limit else None,
     )
     shown = list(islice(found, limit or None))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pwd
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import click
 
+from cloud_ml.cli.display.output import note
 from cloud_ml.cli.server.group import DATA_DIR_HELP
 
 _UNIT = """\
@@ -57,6 +60,7 @@ def unit(ctx: click.Context, user: str, data_dir: str | None, file: str | None) 
         raise click.UsageError(
             "name the settings with --config, or the data folder with --data-dir", ctx=ctx
         )
+    _warn(user, given["--config"])
     words = [find_program(), "server"]
     for option, path in given.items():
         if path:
@@ -64,6 +68,33 @@ def unit(ctx: click.Context, user: str, data_dir: str | None, file: str | None) 
     command = " ".join(quote(word) for word in words)
     hardening = "" if user == "root" else _HARDENING
     click.echo(_UNIT.format(user=quote(user), command=command, hardening=hardening), nl=False)
+
+
+def _warn(user: str, file: str | None) -> None:
+    """Say on standard error what is missing on this machine. The unit may be for another one."""
+    if not user.isdecimal() and not _is_known(user):
+        note(
+            f"There is no user {user} on this machine. Create it before the unit starts: "
+            f"useradd --system --user-group {shlex.quote(user)}"
+        )
+    if file is not None and not _may_be_there(Path(file)):
+        note(f"There is no file {Path(file).absolute()}. The server does not start without it.")
+
+
+def _is_known(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def _may_be_there(file: Path) -> bool:
+    """Whether there is such a file, or in a folder that is closed to this user."""
+    try:
+        return file.is_file()
+    except OSError:
+        return True
 
 
 def find_program() -> str:
