@@ -94,7 +94,11 @@ def update(
 @pass_session
 def disable(session: Session, name: str) -> None:
     """Refuse every key of an organisation, everywhere within seconds. Its jobs run on."""
-    echo(f"{session.client.admin.change_org(name, enabled=False).name} is disabled")
+    from cloud_ml.cli.admin.running_jobs import note_of_organisation
+
+    org = session.client.admin.change_org(name, enabled=False).name
+    echo(f"{org} is disabled")
+    note_of_organisation(session.client, org)
 
 
 @orgs.command()

@@ -102,8 +102,9 @@ def update(
 @org_option
 @pass_session
 def disable(session: Session, name: str, org: str | None) -> None:
-    """Refuse every key of a user, everywhere within seconds."""
+    """Refuse every key of a user, everywhere within seconds. Its jobs run on."""
     echo(f"{session.client.admin.change_user(name, enabled=False, org=org).name} is disabled")
+    _note_jobs(session, name, org)
 
 
 @users.command()
@@ -124,6 +125,15 @@ def delete(session: Session, name: str, org: str | None, yes: bool) -> None:
     """Remove a user and its keys. Its jobs and objects stay with the organisation."""
     confirm_deletion([f"the user {name}"], "with all keys", yes=yes)
     echo(f"{session.client.admin.delete_user(name, org=org).name} is deleted")
+    _note_jobs(session, name, org)
+
+
+def _note_jobs(session: Session, name: str, org: str | None) -> None:
+    """Say what of the user continues. Jobs of another organisation cannot be listed."""
+    from cloud_ml.cli.admin.running_jobs import note_of_user
+
+    if org is None:
+        note_of_user(session.client, name)
 
 
 def _show(user: User, output: str | None) -> None:
