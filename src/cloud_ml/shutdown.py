@@ -37,7 +37,7 @@ from cloud_ml.process_handles import (
     with_log_in,
 )
 from cloud_ml.settings import Settings
-from cloud_ml.state.sql.lookup import find_records
+from cloud_ml.state.sql.lookup import find_records, has_current_schema
 
 _KINDS: Mapping[str, Kind[Any, WorkloadStatus]] = {
     kind.name: kind for kind in (TRAIN_JOB, REPLICA, TENSORBOARD)
@@ -197,6 +197,21 @@ class Shutdown:
             _title(each) for each in found.values() if each.key.kind == TENSORBOARD.name
         )
         return Survivors(jobs, replicas, boards, unnamed, state.spawner, gateway, state.things)
+
+    def unknown_gangs(self) -> list[str]:
+        """The uids of jobs and replicas that run and that the database lacks, as after the restore
+        of an older backup. None if it cannot be read.
+        """
+        uids = {key.job_uid for key in self._engine.survey().gangs}
+        if not uids:
+            return []
+        try:
+            if not has_current_schema(self._settings.database_url):
+                return []
+            found = find_records(self._settings.database_url, _KINDS, uids)
+        except CloudMlError:
+            return []
+        return sorted(uids - {record.key.uid for record in found})
 
     def _titles_of_replicas(self, replicas: Sequence[Record[Any, Any]]) -> list[str]:
         """The service of each replica, once for all replicas of it."""

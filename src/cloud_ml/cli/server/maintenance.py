@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ import click
 
 from cloud_ml.cli.display.output import note
 from cloud_ml.cli.server.group import DATA_DIR_HELP, load_settings, parts_missing
+from cloud_ml.errors import CloudMlError
 
 if TYPE_CHECKING:
     from cloud_ml.settings import Settings
 
+_SHOWN = 5
 _PLACE = ("data_dir", "database_url", "file")
 
 
@@ -90,6 +93,24 @@ def restore(settings: Settings, source: Path) -> None:
         click.echo("The data folder is new and holds nothing else: copy the objects into it, too.")
     if aside is not None:
         click.echo(f"The one before is kept as {aside}.")
+    _note_unknown_jobs(settings)
+
+
+def _note_unknown_jobs(settings: Settings) -> None:
+    """Name what runs on, although the restored database does not know it."""
+    from cloud_ml.shutdown import Shutdown
+
+    with suppress(CloudMlError, OSError):  # the restore itself is done
+        if uids := Shutdown(settings).unknown_gangs():
+            number = len(uids)
+            jobs = "job or replica runs" if number == 1 else "jobs or replicas run"
+            more = f" and {number - _SHOWN} more" if number > _SHOWN else ""
+            place = place_options(click.get_current_context())
+            note(
+                f"{number} {jobs} on this machine without a record in this database, unseen until "
+                f"the end: {', '.join(uids[:_SHOWN])}{more}. To end everything that runs: "
+                f"cloudml server stop --everything{place}"
+            )
 
 
 @click.command(help="Bring the database to this version's schema, as the start of a server does.")

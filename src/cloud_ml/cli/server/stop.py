@@ -124,7 +124,7 @@ def _lines(survivors: Survivors) -> Iterator[str]:
         number = len(survivors.unnamed)
         words = "job or replica" if number == 1 else "jobs or replicas"
         uids = _list_names(survivors.unnamed)
-        yield f"{number} {words} that the database of this version does not name: {uids}"
+        yield f"{number} {words} without a readable record in the database: {uids}"
     if survivors.gateway:
         yield f"the gateway (process {survivors.gateway[0]}), which answers calls of model services"
     if survivors.spawner is not None:

@@ -34,6 +34,21 @@ def find_records(
         engine.dispose()
 
 
+def has_current_schema(url: str) -> bool:
+    """Whether ``find_records`` can find anything: the schema is that of this version.
+
+    Raises:
+        CloudMlError: The database cannot be read.
+    """
+    dialect, parsed = dialect_of(url)
+    engine = dialect.reader(parsed)
+    try:
+        with engine.connect() as connection:
+            return migrations.version_of(connection) == migrations.HEAD
+    finally:
+        engine.dispose()
+
+
 def _find(
     connection: Connection, kinds: Mapping[str, Kind[Any, Any]], uids: list[str]
 ) -> Iterator[Record[Any, Any]]:

@@ -8,12 +8,14 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import Result
 
 from cloud_ml import data_folder
-from cloud_ml.state.sql.migrations import HEAD
+from cloud_ml.engines.local.cleanup.teardown import EngineState, Teardown
+from cloud_ml.state.sql.migrations import HEAD, VERSION_TABLE
 from unit.cli.conftest import Run
 
 
@@ -83,6 +85,24 @@ def test_a_restore_into_a_new_folder_says_that_it_is_new(
         f"The database of the data folder {new} is that of {copy} now.\n"
         "The data folder is new and holds nothing else: copy the objects into it, too.\n"
     )
+
+
+def test_a_restore_names_jobs_that_the_backup_lacks(
+    server: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, gang = tmp_path / "copy.db", SimpleNamespace(job_uid="ab12")
+    monkeypatch.setattr(Teardown, "survey", lambda self: EngineState(gangs=[gang]))
+    assert server("backup", str(copy)).exit_code == 0
+    result = server("restore", str(copy))
+    assert (
+        "1 job or replica runs on this machine without a record in this database, unseen until "
+        "the end: ab12. To end everything that runs: cloudml server stop --everything "
+        f"--data-dir {data}\n"
+    ) in result.stderr
+
+    with closing(sqlite3.connect(copy)) as older, older:
+        older.execute(f"UPDATE {VERSION_TABLE} SET version_num = '0013'")
+    assert "ab12" not in server("restore", str(copy)).stderr, "another version's cannot be read"
 
 
 def test_a_refused_restore_speaks_of_no_database_that_is_not_there(

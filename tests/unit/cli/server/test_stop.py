@@ -44,3 +44,11 @@ def test_the_settings_are_repeated(offline: Run, data: Path, tmp_path: Path) -> 
     shown = offline("server", "stop", "--config", str(settings))
     assert shown.exit_code == 0, shown.output
     assert _named(shown.output)[4:] == ["--config", str(settings)]
+
+
+def test_jobs_that_the_database_lacks_are_named_in_plain_words(
+    offline: Run, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shutdown, "survivors", lambda self: Survivors(unnamed=["ab12"]))
+    shown = offline("server", "stop", "--data-dir", str(data))
+    assert "1 job or replica without a readable record in the database: ab12" in shown.output
