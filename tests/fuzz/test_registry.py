@@ -81,6 +81,7 @@ NOT_FUZZED = {
     "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.credentials.config": "a file of one document; the harness `user_settings` reads the same with the "
     "same errors",
+    "cli.server.unit": "whether a user is named by its number, for a warning",
     "cli.shortcuts.kinds": "whether a name that was typed is that of a task as Slurm writes it, for a hint",
     "cli.jobs.job_list": "whether a name that was typed is a number, for a hint",
     "cli.options.wait_limit": "whether a number that was typed has no unit, to show it with one",

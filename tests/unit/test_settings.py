@@ -43,7 +43,10 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"CLOUDML_ENGINE_STOP_GRACE_S": "soon"}, ["CLOUDML_ENGINE_STOP_GRACE_S", "soon", "a number"]),
+        (
+            {"CLOUDML_ENGINE_STOP_GRACE_S": "soon"},
+            ["CLOUDML_ENGINE_STOP_GRACE_S", "soon", "a number"],
+        ),
         ({"CLOUDML_SERVER_PORT": "http"}, ["CLOUDML_SERVER_PORT", "http", "a whole number"]),
         ({"CLOUDML_SERVER_PORT": "99999"}, ["server.port", "99999", "65535"]),
         (
@@ -54,7 +57,10 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
             {"CLOUDML_SERVER_EVENTS_PER_RECORD": "1001"},
             ["server.events_per_record", "1001", "from 10 to 1000"],
         ),
-        ({"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"}, ["SERVER_BEHIND_PROXY", "perhaps", "yes or no"]),
+        (
+            {"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"},
+            ["SERVER_BEHIND_PROXY", "perhaps", "yes or no"],
+        ),
         (
             {"CLOUDML_ENGINE_SANDBOX": "nne"},
             ["engine.sandbox", "nne", "auto, require, landlock, none"],

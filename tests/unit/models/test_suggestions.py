@@ -86,9 +86,7 @@ def test_what_is_suggested_is_allowed(
     ("resource", "value", "suggestion"),
     [("memory", "1GB", "1G"), ("storage", "2 TB", "2048G"), ("cpu", "500m", "0.5")],
 )
-def test_a_limit_of_a_quota_has_suggestions_too(
-    resource: str, value: str, suggestion: str
-) -> None:
+def test_a_limit_of_a_quota_has_suggestions_too(resource: str, value: str, suggestion: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         limit_of(resource, resource, value)
     assert refused.value.hint == f"Did you mean {suggestion}?"

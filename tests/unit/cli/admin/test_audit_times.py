@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the server is asked for."""
-    asked: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
 
     def audit(_: Admin, **query: Any) -> Iterator[object]:
-        asked.append(query)
+        calls.append(query)
         return iter(())
 
     monkeypatch.setattr(Admin, "audit", audit)
-    return asked
+    return calls
 
 
 @pytest.mark.parametrize(("text", "ago"), [("1h", timedelta(hours=1)), ("2d", timedelta(days=2))])

@@ -69,8 +69,7 @@ def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> N
     result = server("restore", str(copy))
     (aside,) = data.glob("state.db.replaced-*Z")
     assert (
-        result.output
-        == f"The database of the data folder {data} is that of {copy} now.\n"
+        result.output == f"The database of the data folder {data} is that of {copy} now.\n"
         f"The one before is kept as {aside}.\n"
     )
 
