@@ -52,6 +52,9 @@ def test_translate(name: str, expected: type[Exception] | None) -> None:
         assert type(ours) is expected
         assert "postgresql://ann@db:5433/state" in str(ours)
         assert "what PostgreSQL said" in str(ours)
+        assert ours is not None
+        if expected is not Conflict:  # which a server meets when it starts
+            assert "db:5433" not in ours.document()["message"], "callers see no address"
 
 
 def test_what_the_driver_says_without_a_code_is_of_the_connection() -> None:

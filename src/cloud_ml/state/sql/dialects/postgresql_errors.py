@@ -68,6 +68,7 @@ def translate(error: BaseException | None, place: DatabaseName) -> CloudMlError 
         return OutOfSpace(
             f"The database {place.name} is full or read-only ({reason})",
             hint="Free some space, or connect to the primary; reads still work.",
+            public_message="The server's database is full or read-only",
         )
     if state[:2] == _DAMAGED_CLASS or state in _TABLES_ARE_GONE:
         return damaged(place, reason)
@@ -85,6 +86,10 @@ def translate(error: BaseException | None, place: DatabaseName) -> CloudMlError 
     return None
 
 
+_NO_ANSWER_PUBLIC = "The server's database does not answer"
+"""What callers get: the reason has the address of the database. It is in the server's log."""
+
+
 def _unavailable(place: DatabaseName, state: str, reason: str) -> Unavailable:
     """It answered with a refusal, or not at all.
 
@@ -95,16 +100,19 @@ def _unavailable(place: DatabaseName, state: str, reason: str) -> Unavailable:
         return Unavailable(
             f"The database {place.name} does not allow this to its user ({reason})",
             hint="Make this user the owner of the database and its tables.",
+            public_message=_NO_ANSWER_PUBLIC,
         )
     if "FATAL:" in reason or "no password supplied" in reason:
         return Unavailable(
             f"The database {place.name} refuses the connection ({reason})",
             hint="Check user, password and database in server.database_url. The password may also "
             "stand in ~/.pgpass of the server's user.",
+            public_message=_NO_ANSWER_PUBLIC,
         )
     return Unavailable(
         f"The database {place.name} does not answer ({reason})",
         hint="Check that PostgreSQL runs, and the host and port in server.database_url.",
+        public_message=_NO_ANSWER_PUBLIC,
     )
 
 
@@ -117,6 +125,7 @@ def damaged(place: DatabaseName, detail: str, hint: str = RESTORE) -> Damaged:
     return Damaged(
         f"The database {place.name} is damaged ({detail}). It is left as it is.",
         hint=hint,
+        public_message="The server's database is damaged. It is left as it is.",
     )
 
 
