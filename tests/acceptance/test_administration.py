@@ -185,6 +185,52 @@ def test_a_job_over_its_quota_says_so_waits_and_starts_when_the_quota_is_raised(
     client.quota.set("vision", train=LimitsChange(cpu="default", count="default"))
 
 
+def test_a_job_that_a_lowered_quota_can_never_hold_is_told_so_and_holds_up_nobody(
+    server: RealServer,
+    client: CloudMlClient,
+    olga: CloudMlClient,
+    code: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    source = code(UNTIL_GO)
+
+    def submit(name: str, cpu: str) -> None:
+        arguments = [str(tmp_path / "go")]
+        olga.submit_train_job(
+            TrainJob(name, "trainer.task", source, job_args=arguments, cpu_limit=cpu)
+        )
+
+    def phase(name: str) -> str:
+        return str(olga.describe_train_job(name).phase)
+
+    server.cli("admin", "quota", "set", "vision", "--cpu", "2", "--count", "1").good()
+    submit("runs", "0.5")
+    eventually(lambda: phase("runs") == "Running", "the first job runs")
+    submit("too-large", "1.5")
+    submit("behind", "0.1")
+    eventually(
+        lambda: olga.describe_train_job("behind").reason == "QuotaExceeded", "the last one waits"
+    )
+    server.cli("admin", "quota", "set", "vision", "--cpu", "1", "--count", "4").good()
+    eventually(lambda: phase("behind") == "Running", "the last one runs")
+    eventually(
+        lambda: (
+            olga.describe_train_job("too-large").message
+            == "the job can never start while the quota stays as it is: the quota of cpu for train "
+            "jobs is 1 core, and the job asks for 1.5 cores"
+        ),
+        "the one between is told that it cannot start",
+    )
+    assert phase("too-large") == "Queued"
+    olga.cancel_train_job("runs")
+    server.cli("admin", "quota", "set", "vision", "--cpu", "2").good()
+    eventually(lambda: phase("too-large") == "Running", "the quota grew again")
+    olga.cancel_train_job("too-large")
+    olga.cancel_train_job("behind")
+    eventually(lambda: phase("too-large") == phase("behind") == "Stopped", "both have ended")
+    client.quota.set("vision", train=LimitsChange(cpu="default", count="default"))
+
+
 def test_an_application_is_sent_listed_and_approved(
     server: RealServer, olga: CloudMlClient
 ) -> None:

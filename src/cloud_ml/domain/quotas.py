@@ -122,12 +122,9 @@ class Excess:
         """Such as
         ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``.
         """
-        what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
         if self.requested is None:
-            limit = format_amount(self.resource, self.limit)
-            return (
-                f"{what} is {limit}, so a {self.who} has to name its {self.field} (--{self.field})"
-            )
+            return self.limit_sentence()
+        what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
         if self.resource == "count":
             return f"{what}: {self.used} of {self.limit} are running"
         used, limit, requested = (
@@ -135,6 +132,19 @@ class Excess:
             for amount in (self.used, self.limit, self.requested)
         )
         return f"{what}: {used} of {limit} are used, the {self.who} asks for {requested}"
+
+    def limit_sentence(self) -> str:
+        """Such as ``the quota of cpu for train jobs is 1 core, and the job asks for 2 cores``:
+        true whatever else runs.
+        """
+        limit = format_amount(self.resource, self.limit)
+        what = f"the quota of {_NAMES[self.resource][1]} for {self.scope} is {limit}"
+        if self.requested is None:
+            return f"{what}, so a {self.who} has to name its {self.field} (--{self.field})"
+        if self.resource == "count":
+            return what
+        requested = format_amount(self.resource, self.requested)
+        return f"{what}, and the {self.who} asks for {requested}"
 
 
 def requested_amounts(spec: WorkloadSpec) -> Amounts:

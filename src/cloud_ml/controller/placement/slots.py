@@ -41,7 +41,8 @@ class Slots:
     floods the queue makes nobody else wait for more than a place; among equals, and within an
     organisation, jobs go strictly in order (priority, then time of queueing), so none starves. The
     jobs of an organisation whose next one waits for its quota let those of others pass, and only
-    those.
+    those. Jobs that exceed the whole quota hold up nobody: they leave the line until the quota
+    changes.
 
     Args:
         most: How many jobs may hold a place.
@@ -87,6 +88,9 @@ class Slots:
             str, Amounts
         ] = {}  # of what organisations hold, as far as they were asked for
         self._lines: dict[str, list[_Turn]] = {}
+        # Jobs that exceed the whole quota of their organisation, and the quota they exceed.
+        self._oversized: dict[str, dict[str, _Turn]] = {}
+        self._exceeded: dict[str, QuotaSpec] = {}
         self._waiting: dict[str, Amounts] = {}
         self._requested_ports: dict[str, int] = {}  # of those that wait
         self._worlds: dict[str, World] = {}  # of elastic jobs that are about to start
@@ -140,6 +144,7 @@ class Slots:
         self._requested_ports.pop(uid, None)
         self._hold(uid, job.key.org, self._waiting.pop(uid))
         self._worlds[uid] = self._take_largest_world(job)
+        self._wake_heads(job.key.org)
         self._wake_first()
         return True
 
@@ -203,12 +208,18 @@ class Slots:
         org, uid = job.key.org, job.key.uid
         least = at_least(_workload_of(job))
         amounts = quotas.requested_amounts(least)
-        if excess := self._excess(org, amounts):
-            return WaitsFor(Reason.QUOTA_EXCEEDED, "; ".join(one.sentence() for one in excess))
+        if excess := quotas.excess(self._quota_of(org), amounts, kind=self._kind):
+            why = "; ".join(one.limit_sentence() for one in excess)
+            who = quotas.ASKERS[self._kind]
+            message = f"the {who} can never start while the quota stays as it is: {why}"
+            return WaitsFor(Reason.QUOTA_EXCEEDED, message)
         head = self._head(org)
+        # Figures of jobs further back would become stale: only the head is woken when they change.
         if head is not None and head[2] != uid and self._excess(org, self._waiting[head[2]]):
             message = "jobs of the organisation that were queued before wait for its quota"
             return WaitsFor(Reason.QUOTA_EXCEEDED, message)
+        if excess := self._excess(org, amounts):
+            return WaitsFor(Reason.QUOTA_EXCEEDED, "; ".join(one.sentence() for one in excess))
         if self._first() != uid:
             return None
         if self._keeps_last(org) and len(self._held) < self._most:
@@ -231,20 +242,29 @@ class Slots:
                     self._sums.pop(org, None)
                     if not held:
                         del self._held_by[org]
+                    self._wake_heads(org)
+        led = next((org for org, line in self._lines.items() if line and line[0][2] == uid), None)
         waited = self._waiting.pop(uid, None) is not None
         self._requested_ports.pop(uid, None)
+        for oversized in self._oversized.values():
+            oversized.pop(uid, None)
         if freed:
             for line in self._of_all_kinds:
                 line._wake_first()
         elif waited:
+            if led is not None:
+                self._wake_heads(led)
             self._wake_first()
 
     def quota_changed(self, org: str) -> None:
-        """Look again at whoever waits first in an organisation: it may fit now, or wait for
-        something else.
+        """Look again at all jobs of an organisation that wait: they may fit now, or never, or
+        wait for something else.
         """
-        if (head := self._head(org)) is not None:
-            self._wake(head[2])
+        self._head(org)  # sorts out anew who exceeds the whole quota
+        turns = [*self._lines.get(org, ()), *self._oversized.get(org, {}).values()]
+        for uid in dict.fromkeys(uid for _, _, uid in sorted(turns)):
+            if uid in self._waiting:
+                self._wake(uid)
         self._wake_first()
 
     def _hold(self, uid: str, org: str, amounts: Amounts) -> None:
@@ -267,6 +287,7 @@ class Slots:
             return
         self._hold(uid, job.key.org, amounts)
         if known is not None:  # it may have become smaller
+            self._wake_heads(job.key.org)
             for line in self._of_all_kinds:
                 line._wake_first()
 
@@ -330,6 +351,14 @@ class Slots:
         elif self._fits(*turn):
             self._wake(turn[1])
 
+    def _wake_heads(self, org: str) -> None:
+        """Have whoever waits first for the quota of an organisation say anew what it waits for."""
+        if self._quota_of(org).lets_all_start:
+            return
+        for line in self._of_all_kinds:
+            if line._opened and (head := line._head(org)) is not None:
+                line._wake(head[2])
+
     def _first(self) -> str | None:
         """The job whose turn it is."""
         turn = self._turn()
@@ -343,7 +372,7 @@ class Slots:
             return None
         heads = [
             (len(self._held_by.get(org, ())), head, org)
-            for org in list(self._lines)
+            for org in {**self._lines, **self._exceeded}
             if (head := self._head(org)) is not None
         ]
         turns = (
@@ -354,16 +383,25 @@ class Slots:
         return next(turns, None)
 
     def _head(self, org: str) -> _Turn | None:
-        """The first of an organisation's line that still waits."""
+        """The first of an organisation's line that still waits and that its quota could hold."""
+        quota = self._quota_of(org)
+        if org in self._exceeded and self._exceeded[org] != quota:
+            del self._exceeded[org]
+            for turn in self._oversized.pop(org).values():
+                heapq.heappush(self._lines.setdefault(org, []), turn)
         line = self._lines.get(org, [])
-        # Drop entries that left the queue when they reach its front: removing from the middle of
-        # a heap is expensive.
-        while line and line[0][2] not in self._waiting:
+        while line:
+            turn = line[0]
+            if (amounts := self._waiting.get(turn[2])) is not None:
+                if not quotas.excess(quota, amounts, kind=self._kind):
+                    return turn
+                self._oversized.setdefault(org, {})[turn[2]] = turn
+                self._exceeded[org] = quota
+            # Drop entries that left the queue when they reach its front: removing from the middle
+            # of a heap is expensive.
             heapq.heappop(line)
-        if not line:
-            self._lines.pop(org, None)
-            return None
-        return line[0]
+        self._lines.pop(org, None)
+        return None
 
     def _excess(
         self, org: str, requested: Amounts, given: Amounts | None = None

@@ -95,6 +95,31 @@ def test_quota_and_ports_bound_it_too(slots: Slots, quotas: dict[str, QuotaSpec]
     assert taken(few, elastic()) == 5
 
 
+def test_its_least_decides_whether_a_lowered_quota_can_hold_it(
+    slots: Slots, quotas: dict[str, QuotaSpec]
+) -> None:
+    slots.sync(job := elastic())
+    slots.sync(late := plain("late", "1G"))
+    quotas["default"] = QuotaSpec(train=Limits(memory_bytes=1 * GIB))
+    assert not slots.take(job)
+    waits_for = slots.waits_for(job)
+    assert waits_for is not None
+    assert waits_for.message.endswith("train jobs is 1G, and the job asks for 2G")
+    assert slots.take(late)
+    slots.forget("late")
+    quotas["default"] = QuotaSpec(train=Limits(memory_bytes=2 * GIB))
+    assert taken(slots, job) == 2
+
+
+def test_it_becomes_larger_although_one_waits_that_can_never_start(
+    slots: Slots, quotas: dict[str, QuotaSpec]
+) -> None:
+    quotas["default"] = QuotaSpec(train=Limits(memory_bytes=5 * GIB))
+    slots.sync(job := elastic(Phase.RUNNING, world={"worker": 3}))
+    slots.sync(plain("too-large", "6G"))
+    assert workers(slots.larger_world(job)) == 5
+
+
 def test_it_becomes_larger_when_somebody_leaves(slots: Slots, woken: list[str]) -> None:
     slots.sync(plain("other", "5G", Phase.RUNNING))
     job = elastic(Phase.RUNNING, world={"worker": 3})

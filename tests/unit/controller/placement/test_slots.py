@@ -319,6 +319,91 @@ def test_a_raised_quota_wakes_who_waits(
     assert shared.take(second)
 
 
+def test_what_a_lowered_quota_can_never_hold_is_told_so_and_holds_up_nobody(
+    shared: Slots, woken: list[str], quotas: dict[str, QuotaSpec]
+) -> None:
+    quotas["red"] = QuotaSpec(train=Limits(memory_bytes=4 * GIB, count=1))
+    running, big, small, late = (
+        of("red", queued(uid, number, memory=size))
+        for number, (uid, size) in enumerate([("a", "1G"), ("b", "3G"), ("c", "1G"), ("d", "1G")])
+    )
+    for job in (running, big, small, late):
+        shared.sync(job)
+    assert shared.take(running)
+    assert not shared.take(small)
+    quotas["red"] = QuotaSpec(train=Limits(memory_bytes=2 * GIB, count=4))
+    woken.clear()
+    shared.quota_changed("red")
+    assert set(woken) == {"b", "c", "d"}, "all of them wait for something else by now"
+    assert not shared.take(big)
+    assert message(shared, big) == (
+        "the job can never start while the quota stays as it is: "
+        "the quota of memory for train jobs is 2G, and the job asks for 3G"
+    )
+    assert shared.take(small)
+    assert not shared.take(late)
+    assert message(shared, late) == (
+        "the quota of memory for train jobs: 2G of 2G are used, the job asks for 1G"
+    )
+    quotas["red"] = QuotaSpec(train=Limits(memory_bytes=5 * GIB))
+    shared.quota_changed("red")
+    assert not shared.take(late), "the large one is older, and could start by now"
+    assert shared.take(big)
+    shared.forget("a")
+    assert shared.take(late)
+
+
+def test_a_quota_of_no_jobs_holds_all_of_them_and_nobody_elses(
+    shared: Slots, woken: list[str], quotas: dict[str, QuotaSpec]
+) -> None:
+    quotas["red"] = QuotaSpec(train=Limits(count=0))
+    jobs = [of("red", queued(uid, number)) for number, uid in enumerate("ab")]
+    for job in (*jobs, other := of("blue", queued("other", 9))):
+        shared.sync(job)
+    assert [shared.take(job) for job in (*jobs, other)] == [False, False, True]
+    assert message(shared, jobs[1]) == (
+        "the job can never start while the quota stays as it is: "
+        "the quota of jobs at once for train jobs is 0"
+    )
+    shared.forget("a")
+    del quotas["red"]  # read at the start of a term, for example
+    assert shared.take(jobs[1])
+
+
+def test_who_becomes_the_first_that_waits_for_a_quota_is_woken(
+    shared: Slots, woken: list[str]
+) -> None:
+    """Or it would go on to say that others are before it."""
+    jobs = [of("red", queued(uid, number, memory="1G")) for number, uid in enumerate("abc")]
+    for job in jobs:
+        shared.sync(job)
+    assert shared.take(jobs[0])
+    assert "before wait for its quota" in message(shared, jobs[2])
+    woken.clear()
+    shared.forget("b")
+    assert woken == ["c"]
+    assert message(shared, jobs[2]).endswith("1 of 1 are running")
+
+
+def test_figures_are_told_anew_when_they_change(
+    shared: Slots, woken: list[str], quotas: dict[str, QuotaSpec]
+) -> None:
+    quotas["red"] = QuotaSpec(train=Limits(memory_bytes=4 * GIB))
+    jobs = [
+        of("red", queued(uid, number, memory=size))
+        for number, (uid, size) in enumerate([("a", "1G"), ("b", "2G"), ("c", "4G")])
+    ]
+    for job in jobs:
+        shared.sync(job)
+    assert shared.take(jobs[0])
+    assert shared.take(jobs[1])
+    assert "3G of 4G are used" in message(shared, jobs[2])
+    woken.clear()
+    shared.forget("a")
+    assert woken == ["c"]
+    assert "2G of 4G are used" in message(shared, jobs[2])
+
+
 def test_what_runs_already_counts_after_a_restart(shared: Slots) -> None:
     shared.sync(of("red", job_in(Phase.RUNNING, uid="a", fields={"memory_limit": "1G"})))
     waiting = of("red", queued("b", memory="1G"))
@@ -368,6 +453,31 @@ def test_jobs_and_replicas_share_the_limits_of_all_work(woken: list[str]) -> Non
     replicas.forget("replica")
     assert woken[-1] == "another"
     assert jobs.take(another)
+
+
+def test_a_replica_and_a_tensorboard_that_can_never_start_hold_up_none(woken: list[str]) -> None:
+    quota = QuotaSpec(total=Limits(memory_bytes=3 * GIB), tensorboards=0)
+    lines: list[Slots] = []
+    capacity = Capacity(cpu_millis=4000, memory_bytes=99 * GIB)
+    replicas, boards, jobs = (
+        Slots(9, capacity, woken.append, lambda _: quota, kind=kind, beside=lines)
+        for kind in ("model", "tensorboard", "train")
+    )
+    replicas.sync(large := queued("large", 1, memory="4G"))
+    replicas.sync(small := queued("small", 2, memory="1G"))
+    boards.sync(board := queued("board", memory="1G"))
+    jobs.sync(job := queued("job", memory="1G"))
+    assert [replicas.take(large), replicas.take(small)] == [False, True]
+    assert message(replicas, large) == (
+        "the replica can never start while the quota stays as it is: "
+        "the quota of memory for all work together is 3G, and the replica asks for 4G"
+    )
+    assert not boards.take(board)
+    assert message(boards, board) == (
+        "the TensorBoard can never start while the quota stays as it is: "
+        "the quota of jobs at once for TensorBoards is 0"
+    )
+    assert jobs.take(job)
 
 
 def test_jobs_and_replicas_share_the_memory_of_the_machine(woken: list[str]) -> None:
