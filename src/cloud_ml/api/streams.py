@@ -9,13 +9,12 @@ import json
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Coroutine,
     Iterator,
     Mapping,
     Sequence,
 )
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -25,10 +24,7 @@ from cloud_ml.api.middleware import CALLER, STREAM
 from cloud_ml.api.platform import Platform
 from cloud_ml.errors import CloudMlError, TooMany
 from cloud_ml.usecases.access.identities import Identity
-from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.offload import Offload
-
-T = TypeVar("T")
 
 _LOOK_S = 1.0
 _FAREWELL_S = 1.0
@@ -39,11 +35,11 @@ _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class _Live(StreamingResponse):
-    """An answer that goes on while something happens, and its key is believed. Each key may have so
-    many of them.
+    """An answer that goes on while something happens, and its key or token is believed. Each key
+    may have so many of them.
 
-    It ends with its chunks; and before, when the server goes down, the key is believed no more, or
-    nobody is there any more. Nothing but the chunk itself costs anything while it is sent: logs
+    It ends with its chunks; and before, when the server goes down, the key or token is believed no
+    more, or nobody is there any more. Nothing but the chunk itself costs anything while it is sent: logs
     have thousands a second.
     """
 
@@ -139,11 +135,9 @@ def events(messages: AsyncIterator[bytes]) -> Response:
     return _Live(messages, media_type="text/event-stream", headers=_UNBUFFERED)
 
 
-def json_lines(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
+def json_lines(chunks: AsyncIterator[bytes]) -> Response:
     """JSON documents, a line each, sent as they come; ends like ``text``."""
-    return StreamingResponse(
-        _until_closed(chunks, hub), media_type="application/x-ndjson", headers=_UNBUFFERED
-    )
+    return _Live(chunks, media_type="application/x-ndjson", headers=_UNBUFFERED)
 
 
 def text_in_json(member: str, chunks: AsyncIterator[bytes]) -> Response:
@@ -165,44 +159,25 @@ def blocking(
     return StreamingResponse(_fetch_chunks(chunks, offload), status, headers, media_type)
 
 
-def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGenerator[bytes]:
-    return _until(chunks, hub.until_closed)
-
-
 async def _wait_until_disabled(platform: Platform, caller: Identity) -> None:
-    """Return soon after the key, its user or its organisation was disabled, or the user has
-    another role.
+    """Return soon after the access token has ended, or the key, its user or its organisation was
+    disabled, or the user has another role.
     """
     while True:
         await asyncio.sleep(platform.key_settings.staleness_s or _LOOK_S)
         with contextlib.suppress(CloudMlError):  # the store does not answer: nothing is known
-            found = platform.identities.cached(caller.access_key)
-            found = found or await platform.offload(platform.identities.find, caller.access_key)
+            found = await _find_holder(platform, caller)
             if found is None or found.role is not caller.role:
                 return
 
 
-async def _until(
-    chunks: AsyncIterator[T], over: Callable[[], Coroutine[Any, Any, None]]
-) -> AsyncGenerator[T]:
-    """Chunks until they end, or ``over`` does, which is called with the first."""
-    ended = asyncio.ensure_future(over())
-    step: asyncio.Future[T | None] | None = None
-    try:
-        while not ended.done():
-            step = asyncio.ensure_future(_next(chunks))
-            await asyncio.wait({step, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if not step.done() or (chunk := step.result()) is None:
-                return
-            yield chunk
-    finally:
-        ended.cancel()
-        if step is not None and not step.done():
-            step.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await step
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
+async def _find_holder(platform: Platform, caller: Identity) -> Identity | None:
+    """The holder of the caller's token or key as it is now. All streams of one share a lookup."""
+    if caller.token:
+        found = platform.tokens.cached_holder(caller.token)
+        return found or await platform.offload(platform.tokens.holder, caller.token)
+    found = platform.identities.cached(caller.access_key)
+    return found or await platform.offload(platform.identities.find, caller.access_key)
 
 
 async def _behind(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -210,10 +185,6 @@ async def _behind(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator
         yield first
         async for chunk in chunks:
             yield chunk
-
-
-async def _next(chunks: AsyncIterator[T]) -> T | None:
-    return await anext(chunks, None)
 
 
 async def _escape_chunks(member: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[str]:

@@ -372,6 +372,66 @@ async def test_a_stream_ends_with_the_right_to_it(
         await asyncio.wait_for(end(), 60)
 
 
+STREAMS = [
+    "/api/v1/jobs/linear/watch",
+    "/api/v1/jobs/-/watch",
+    "/api/v1/jobs/linear/logs?follow=1",
+    "/api/v1/jobs/linear/events/watch",
+]
+
+
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("how", ["revoke", "expire", "end of its key", "end of its user"])
+async def test_a_stream_ends_with_the_access_token_that_opened_it(
+    served: Served, path: str, how: str
+) -> None:
+    served.platform.key_settings = KeySettings(staleness_s=0.01)
+    identities = served.platform.identities
+    vision = identities.create_organisation("vision")
+    tim = served.as_caller(identities.create_key(vision, "tim"))
+    served.platform.storage.create_bucket(vision, "vision")
+    job = await served.submitted(tim, job_name="linear", trainer_uri="fds://vision/trainer.tar.gz")
+    served.move(job["uid"], Phase.STARTING, attempt=1)
+    await served.run(job["uid"])
+    request = {"scopes": ["jobs:read"], "expires_in_s": 60}
+    made = (await tim.call("POST", "/api/v1/tokens", request)).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    async with served.client.open("GET", path, headers) as exchange:
+        assert exchange.status == 200
+
+        async def end() -> None:
+            async for _ in exchange.chunks():
+                pass
+
+        with pytest.raises(TimeoutError):  # it goes on while its token works
+            await asyncio.wait_for(end(), 0.2)
+    async with served.client.open("GET", path, headers) as exchange:
+        if how == "revoke":
+            await tim.call("DELETE", f"/api/v1/tokens/{made['info']['id']}")
+        elif how == "expire":
+            served.clock.advance(61)
+        elif how == "end of its key":
+            key = tim.identity.access_key
+            await served.admin.call("DELETE", f"/api/v1/admin/keys/{key}")
+        else:
+            user = "/api/v1/admin/users/tim?org=vision"
+            await served.admin.call("PATCH", user, {"enabled": False})
+        await asyncio.wait_for(end(), 10)
+
+
+async def test_many_streams_of_a_token_look_it_up_once_in_a_while(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = {"scopes": ["jobs:read"], "expires_in_s": 60}
+    made = (await served.member.call("POST", "/api/v1/tokens", request)).json()
+    tokens, lookups = served.platform.tokens, []
+    find = served.store.find
+    monkeypatch.setattr(served.store, "find", lambda *key: lookups.append(key) or find(*key))
+    for _ in range(300):
+        assert tokens.holder(made["info"]["id"]) is not None
+    assert len(lookups) < 10
+
+
 EPOCH = 1 << 36
 
 

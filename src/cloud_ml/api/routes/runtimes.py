@@ -43,7 +43,7 @@ async def prepare(here: Here, call: Signed, framework: str, version: str | None 
     Asking twice installs once, and it goes on when the connection ends.
     """
     lines = await here.runtimes.prepare(call.caller, framework, version or None, once=call.once)
-    return streams.json_lines(_encode_lines(lines), here.hub)
+    return streams.json_lines(_encode_lines(lines))
 
 
 @router.delete("/{framework}", status_code=204, responses=answers(None, 204))

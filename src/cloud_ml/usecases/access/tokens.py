@@ -78,17 +78,49 @@ class AccessTokens:
         if record is None:
             bearer.same_digest("0" * 64, sent.digest)
             raise bearer.unknown_token()
-        holder = self._identities.find(record.spec.access_key)
+        believed = self._believe(sent, record, self._look_up_holder(record))
+        self._keep(record, changes)
+        return believed
+
+    def cached_holder(self, token_id: str) -> Identity | None:
+        """The holder of a token that was believed before, if it still works and was looked up a
+        moment ago; never blocks.
+        """
+        entry = self._found.get(token_id)
+        if entry is None or entry[0] <= self._clock() or not self._is_live(entry[1].spec):
+            return None
+        return self._identities.cached(entry[1].spec.access_key)
+
+    def holder(self, token_id: str) -> Identity | None:
+        """The holder of a token that was believed before; ``None`` once it does not work any more,
+        because it has expired, was revoked, or its key does not work.
+        """
+        if (known := self.cached_holder(token_id)) is not None:
+            return known
+        changes = self._changes
+        record = self._store.find(ACCESS_TOKEN, SYSTEM, token_id)
+        if record is None or not self._is_live(record.spec):
+            return None
+        if (holder := self._look_up_holder(record)) is not None:
+            self._keep(record, changes)
+        return holder
+
+    def _is_live(self, spec: AccessTokenSpec) -> bool:
+        return _end_of(spec) > self._clock()
+
+    def _look_up_holder(self, record: TokenRecord) -> Identity | None:
+        """Who has the key that made a token; ``None`` if this key does not work any more."""
         key = self._store.find(ACCESS_KEY, SYSTEM, record.spec.access_key)
         if key is None or key.key.uid != record.spec.key_uid:
-            holder = None
-        believed = self._believe(sent, record, holder)
+            return None
+        return self._identities.find(record.spec.access_key)
+
+    def _keep(self, record: TokenRecord, changes: int) -> None:
         if len(self._found) >= _CACHE_LIMIT:
             self._found.clear()
         if changes == self._changes:  # else it was revoked while it was read
             until = self._clock() + timedelta(seconds=self._settings.staleness_s)
-            self._found[sent.id] = (until, record)
-        return believed
+            self._found[record.key.name] = (until, record)
 
     def _believe(
         self, sent: bearer.BearerToken, record: TokenRecord, holder: Identity | None
