@@ -31,6 +31,7 @@ from cloud_ml.job_endpoints import JobEndpoints
 from cloud_ml.malloc_tuning import share_arenas
 from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
+from cloud_ml.settings.gateway import ports_of
 from cloud_ml.settings.server import is_loopback
 from cloud_ml.usecases.data_folder_claim import keep_if_any
 
@@ -85,6 +86,7 @@ def run(
     _check_exposure(settings, "host", own.host, (own.tls_cert, own.tls_key), "")
     theme = "gateway." if settings.gateway_tls != (own.tls_cert, own.tls_key) else ""
     _check_exposure(settings, "gateway.host", settings.gateway_host, settings.gateway_tls, theme)
+    warn_of_own_port(settings)
     listener = _listen(settings.server)
     endpoint = _endpoint(settings.server, listener)
     server = build(settings, access_key=access_key, secret=secret)
@@ -95,6 +97,18 @@ def run(
         asyncio.run(_serve(server, listener, lambda: started(endpoint, credentials, server)))
     finally:
         server.close()
+
+
+def warn_of_own_port(settings: Settings) -> None:
+    """Say that a port for model services is the server's own, which none of them can have."""
+    own, ports = settings.server.port, settings.gateway.ports
+    if any(own in each for each in ports_of(ports)):
+        logger.warning(
+            "gateway.ports is '%s' and contains %d, which is server.port: no model service gets "
+            "this port; leave it out, or choose another server.port",
+            ports,
+            own,
+        )
 
 
 async def _serve(server: Server, listener: socket.socket, started: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shlex
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from cloud_ml.settings import load
 from cloud_ml.shutdown import Shutdown
-from support.server import RealServer, serving, trainer
+from support.server import RealServer, eventually, serving, trainer
 from support.serving import SLIDES_DATA, slides_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("models")]
@@ -47,6 +48,31 @@ def served(server: RealServer) -> str:
     assert made.out.startswith("linear v1 is created (Starting)")
     assert "linear v1 answers at 127.0.0.1:187" in made.err
     return server.client().describe_model_service("linear", "v1").address
+
+
+def test_a_service_without_a_port_says_so_and_answers_once_it_has_one(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as foreign,
+        serving(tmp_path, CLOUDML_GATEWAY_PORTS=str(foreign.getsockname()[1])) as own,
+    ):
+        slides_model(own.user_home / "export")
+        own.cli("models", "deploy", "linear", "v1", "./export").good()
+        sentence = "no port is free: of the 1 of this server (gateway.ports)"
+        eventually(
+            lambda: own.client().describe_model_service("linear", "v1").ready,
+            "its replica is ready",
+            limit_s=LIMIT_S,
+        )
+        shown = own.client().describe_model_service("linear", "v1")
+        assert (shown.phase, shown.reason, shown.address) == ("Starting", "NoPort", "")
+        assert " NoPort " in own.cli("models", "list").good().out
+        assert sentence in " ".join(own.cli("models", "describe", "linear").good().out.split())
+        waited = own.cli("models", "wait", "linear", "v1", "--timeout", "2s")
+        assert waited.code != 0
+        assert sentence in waited.err
+        assert "answers" not in waited.err
+        foreign.close()
+        own.cli("models", "wait", "linear", "v1", timeout_s=LIMIT_S).good()
 
 
 @pytest.mark.parametrize("more", [(), ("--http",)])

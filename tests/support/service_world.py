@@ -47,6 +47,7 @@ class World:
         self.keep_ended = 3
         self.now = NOW
         self.quota_wait_s = 0.0
+        self.no_port = ""
         self.gone = False
         self.made: list[int] = []
 
@@ -68,7 +69,12 @@ class World:
         """One look; false when nothing follows from it."""
         seen = [*self.replicas.values(), *self.ended.values()]
         decision = decide(
-            self.record, seen, self.now, keep_ended=self.keep_ended, quota_wait_s=self.quota_wait_s
+            self.record,
+            seen,
+            self.now,
+            keep_ended=self.keep_ended,
+            quota_wait_s=self.quota_wait_s,
+            no_port=self.no_port,
         )
         assert decision.status is None or not decision.actions
         if decision.status is not None:

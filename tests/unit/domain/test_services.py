@@ -81,6 +81,37 @@ def test_a_service_that_cannot_start_has_failed_and_says_why() -> None:
     assert len(world.made) == 1
 
 
+def test_a_service_without_a_port_does_not_run_and_says_why() -> None:
+    world = World(service_of(1))
+    world.no_port = "all ports are taken"
+    world.run()
+    status = world.status
+    assert (status.phase, status.reason, status.message) == (
+        ServicePhase.STARTING,
+        "NoPort",
+        "all ports are taken",
+    )
+    assert status.ready == 1, "its replica is there"
+    world.no_port = ""
+    world.run()
+    assert (world.status.phase, world.status.reason) == (ServicePhase.RUNNING, "")
+
+
+def test_a_service_without_a_port_that_cannot_start_either_has_failed() -> None:
+    world = World(service_of(1))
+    world.no_port = "all ports are taken"
+    world.settle()
+    (number,) = world.replicas
+    world.replicas[number] = replace(
+        world.replicas[number],
+        phase=Phase.FAILED,
+        reason=Reason.TRAINER_INVALID,
+        message="no model there",
+    )
+    world.settle()
+    assert (world.status.phase, world.status.message) == (ServicePhase.FAILED, "no model there")
+
+
 def test_a_replica_that_ended_by_itself_is_replaced() -> None:
     world = running(1)
     (number,) = world.replicas

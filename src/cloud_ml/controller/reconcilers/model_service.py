@@ -102,12 +102,14 @@ class ModelServiceReconciler:
             self._prober.follow(uid, service.spec.submitted.model_name, running)
             begin_step("ask its replicas")
             await self._prober.wait_for_first_answers(running)
+            no_port = ""
             if not service.status.port and service.delete_requested_at is None:
                 begin_step("choose a port")
                 port = await self._publisher.choose(service)
                 if port and await self._commit(service, replace(service.status, port=port), ()):
                     continue
-                if not port and await self._tell_no_port(service):
+                no_port = self._publisher.no_port(service.key.org)
+                if not port and await self._tell_no_port(service, no_port):
                     continue
             if (scale := self._scaling.desired_scale(service)) != service.status.scale:
                 event = Event(self._clock(), "Scaled", f"{scale} replicas for what is asked of it")
@@ -120,6 +122,7 @@ class ModelServiceReconciler:
                 keep_ended=self._keep_ended,
                 quota_wait_s=self._quota_wait_s,
                 load_tries=self._loading.tries,
+                no_port=no_port,
             )
             if decision.status is None:
                 leaving = any(isinstance(action, StopReplica) for action in decision.actions)
@@ -138,14 +141,12 @@ class ModelServiceReconciler:
     def step_aside(self, uid: str) -> None:
         """See ``Reconciler``: services wait in no line."""
 
-    async def _tell_no_port(self, service: ServiceRecord) -> bool:
+    async def _tell_no_port(self, service: ServiceRecord, why: str) -> bool:
         """Say once that a service has no port; whether there was something to say."""
         if service.key.uid in self._without_port:
             return False
         self._without_port.add(service.key.uid)
-        event = Event(
-            self._clock(), "NoPort", self._publisher.no_port(service.key.org), EventType.WARNING
-        )
+        event = Event(self._clock(), Reason.NO_PORT, why, EventType.WARNING)
         return await self._commit(service, service.status, [event])
 
     def _next_look(self, service: ServiceRecord, requeue_at: datetime | None) -> datetime | None:

@@ -17,7 +17,13 @@ class Ports:
         self._ranges = ranges
         self._of: dict[str, tuple[int, str]] = {}
         self._taken: set[int] = set()
-        self.most = max(1, int(sum(map(len, ranges)) * share))
+        self.total = sum(map(len, ranges))
+        self.most = max(1, int(self.total * share))
+
+    @property
+    def given(self) -> int:
+        """How many of these ports services have. Some may have others, of earlier settings."""
+        return sum(any(port in ports for ports in self._ranges) for port in self._taken)
 
     def note(self, uid: str, port: int, org: str) -> None:
         """A service of an organisation has this port already."""

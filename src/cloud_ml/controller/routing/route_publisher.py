@@ -81,10 +81,14 @@ class RoutePublisher:
         """Why a service of an organisation has no port, as a sentence."""
         if self._ports.has_share(org):
             return (
-                f"no port: services of {org} have {self._ports.most} ports, all that one "
+                f"services of {org} have {self._ports.most} ports, all that one "
                 "organisation may have (gateway.ports_share); delete services that are not needed"
             )
-        return "no port: all ports of this server are taken (gateway.ports)"
+        return (
+            f"no port is free: of the {self._ports.total} of this server (gateway.ports), model "
+            f"services have {self._ports.given}; failed and stopped ones keep theirs until they "
+            "are deleted"
+        )
 
     async def show(
         self, service: ServiceRecord, replicas: Collection[ReplicaRecord], *, wait: bool

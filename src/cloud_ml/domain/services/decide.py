@@ -73,6 +73,7 @@ def decide(
     keep_ended: int = 0,
     quota_wait_s: float = 0.0,
     load_tries: int = 3,
+    no_port: str = "",
 ) -> ServiceDecision:
     """Decide the next step of a service.
 
@@ -84,12 +85,13 @@ def decide(
         quota_wait_s: How long a roll-out waits for room in the quota, or on the machine, before it
             replaces in place.
         load_tries: How often a replica that crashes is started before its release has failed.
+        no_port: Why callers cannot reach the service, as it has no port; empty if it has one.
     """
     committed = service.status
     service = _judge_releases(service, replicas, load_tries)
     alive = [replica for replica in replicas if not replica.ended]
     wait = _wait_for_room(service, alive, now, quota_wait_s)
-    moved = _next_status(service, replicas, alive, wait)
+    moved = _next_status(service, replicas, alive, wait, no_port)
     # Commit before acting: a replica is created only after its number is stored, so a crash in
     # between cannot create it twice.
     if moved != committed:
@@ -136,13 +138,14 @@ def _next_status(
     replicas: Sequence[SeenReplica],
     alive: Sequence[SeenReplica],
     wait: _RoomWait,
+    no_port: str,
 ) -> ServiceStatus:
     """The status that this look leads to; ``replicas`` are also those that have ended."""
     status, deleting = service.status, service.delete_requested_at is not None
     plan = plan_replicas(service.spec, status, replicas, deleting=deleting, in_place=wait.in_place)
     stable = stable_numbers(plan)
     serving = [replica for replica in alive if replica.number in stable]
-    phase, reason, message = _stands(service, alive, serving)
+    phase, reason, message = _stands(service, alive, serving, no_port)
     return replace(
         status, phase=phase, reason=reason, message=message, wishes=plan,
         next=max([status.next, *(desired.number + 1 for desired in plan)]),
@@ -240,7 +243,10 @@ def _find_trouble(replicas: Sequence[SeenReplica]) -> SeenReplica | None:
 
 
 def _stands(
-    service: ServiceRecord, replicas: Sequence[SeenReplica], serving: Sequence[SeenReplica]
+    service: ServiceRecord,
+    replicas: Sequence[SeenReplica],
+    serving: Sequence[SeenReplica],
+    no_port: str,
 ) -> tuple[ServicePhase, str, str]:
     """The phase, and why."""
     spec, count = service.spec, replicas_of(service.spec, service.status)
@@ -250,8 +256,11 @@ def _stands(
         if spec.desired is Desired.SAVED and not replicas:
             return ServicePhase.SAVED, "", ""
         return (ServicePhase.STOPPING if replicas else ServicePhase.STOPPED), Reason.CANCELLED, ""
-    ready = sum(replica.ready for replica in serving)
+    # Replicas of a service without a port answer nobody.
+    ready = 0 if no_port else sum(replica.ready for replica in serving)
     reason, message = _failure_reason(service, replicas, serving)
+    if no_port and not message:
+        reason, message = Reason.NO_PORT, no_port
     if ready >= count:
         return ServicePhase.RUNNING, reason, message
     if ready or any(each.hopeless for each in serving):

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     WAITING_FOR_ENGINE = "WaitingForEngine"
     REPLACED_IN_PLACE = "ReplacedInPlace"
+    NO_PORT = "NoPort"
     RECONCILE_FAILED = "ReconcileFailed"
 
     NON_ZERO_EXIT = "NonZeroExit"

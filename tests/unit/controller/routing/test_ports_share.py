@@ -10,7 +10,9 @@ import pytest
 
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.models.services.model_service import ModelService
+from cloud_ml.models.services.service import Service
 from cloud_ml.settings import GatewaySettings
+from cloud_ml.usecases.models import views
 from support.controller_world import World
 from support.faulty import Faults
 
@@ -43,6 +45,11 @@ async def test_a_service_beyond_the_share_waits_and_says_so(tmp_path: Path) -> N
         assert record is not None
         return record.status.port
 
+    def shown(uid: str) -> Service:
+        record = world.store.get(MODEL_SERVICE, uid)
+        assert record is not None
+        return views.service(record)
+
     def port_messages(uid: str) -> list[str]:
         return [one.message for one in world.store.events(uid) if one.reason == "NoPort"]
 
@@ -54,6 +61,9 @@ async def test_a_service_beyond_the_share_waits_and_says_so(tmp_path: Path) -> N
         (waiting,) = [uid for uid in mine if not port(uid)]
         assert len(port_messages(waiting)) == 1
         assert "gateway.ports_share" in port_messages(waiting)[0]
+        await until(lambda: shown(waiting).reason == "NoPort")
+        assert (shown(waiting).phase, shown(waiting).settled) == ("Starting", False)
+        assert shown(waiting).message == port_messages(waiting)[0]
         theirs = create("v1", foreign=True)
         await until(lambda: bool(port(theirs)))
     world.endpoints.close()

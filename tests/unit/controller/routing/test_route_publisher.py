@@ -84,9 +84,19 @@ async def test_no_organisation_takes_the_ports_of_all_others() -> None:
     assert await here.choose(service("c", org="other")) == 11
     assert await here.choose(service("d", org="other")) == 13
     assert await here.choose(service("e", org="third")) == 0
-    assert "all ports of this server are taken" in here.no_port("third")
+    assert here.no_port("third") == (
+        "no port is free: of the 4 of this server (gateway.ports), model services have 4; "
+        "failed and stopped ones keep theirs until they are deleted"
+    )
     here.forget("old")
     assert await here.choose(service("b")) == 12
+
+
+async def test_ports_of_other_programs_are_counted_apart() -> None:
+    here = entrances(Gateway(10, 11), range(10, 13))
+    assert await here.choose(service("a")) == 12
+    assert await here.choose(service("b")) == 0
+    assert "of the 3 of this server (gateway.ports), model services have 1" in here.no_port("o")
 
 
 async def test_without_a_gateway_a_port_is_given_nevertheless() -> None:
