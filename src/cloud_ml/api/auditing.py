@@ -59,16 +59,16 @@ def entry_of(request: Request) -> AuditEntry | None:
 
 
 async def note_refusal(
-    request: Request, error: CloudMlError, store: StateStore, offload: Offload
+    request: Request, error: CloudMlError, store: StateStore, offload: Offload, now: datetime
 ) -> None:
-    """Note that a known caller's change was refused. Fails silently: the answer must not depend
-    on it.
+    """Note that a known caller's change was refused ``now``. Fails silently: the answer must not
+    depend on it.
     """
     entry = entry_of(request)
     if entry is None or not isinstance(error, RequestError):
         return
     try:
-        await offload(store.add_audit, replace(entry, outcome=error.code))
+        await offload(store.add_audit, replace(entry, at=now, outcome=error.code))
     except CloudMlError:
         logger.warning("a refusal could not be noted in the audit log", exc_info=True)
 

@@ -145,7 +145,8 @@ async def answer_to(request: Request, error: CloudMlError) -> Response:
         logger.warning("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
     if auditing.entry_of(request) is not None:
         platform = request.app.state.platform
-        await auditing.note_refusal(request, error, platform.store, platform.offload)
+        now = platform.clock()
+        await auditing.note_refusal(request, error, platform.store, platform.offload, now)
     return answer(error, request.scope["path"])
 
 

@@ -16,6 +16,7 @@ MOST_CHARACTERS = 512
 class AuditEntry:
     """One request that changes something, or was refused when it tried. Holds no secret.
 
+    ``at`` is when it was carried out or refused, which may be long after the request began.
     ``org``, ``user`` and ``key`` are the caller's; ``key`` is the id of an access token where one
     was used. ``operation`` is such as ``jobs.submit``; ``target`` is what it was about, by name;
     ``request`` is the id that the answer carried. ``change`` says from what to what a record was

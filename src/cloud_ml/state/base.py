@@ -31,7 +31,8 @@ class Once:
 
     A request's (key, nonce) goes here, so that a replayed request is refused by any server, also
     after a crash. Rows may be dropped after ``expires_at``. The ``entry`` goes into the audit log
-    in the same transaction: what happened is on record, and what did not is not.
+    in the same transaction, with the time of this: what happened is on record, and what did not is
+    not.
     """
 
     token: str
@@ -311,7 +312,7 @@ class StateStore(abc.ABC):
         """Remove the record and its events; what is gone already is success. The name is free
         again.
 
-        The ``entry`` goes into the audit log in the same transaction.
+        The ``entry`` goes into the audit log in the same transaction, with the time of this.
 
         Raises:
             Conflict: There are records whose parent it is.

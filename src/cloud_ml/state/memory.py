@@ -56,7 +56,7 @@ class MemoryStateStore(StateStore):
         self._lock = threading.RLock()
         self._wakeups = Wakeups()
         self._records = MemoryRecords(retention.record_events)
-        self._requests = MemoryRequests()
+        self._requests = MemoryRequests(clock)
         self._leases = MemoryLeases()
         self._failure: CloudMlError | None = None
         self._closed = False
@@ -366,7 +366,7 @@ class MemoryStateStore(StateStore):
                 self.metrics.forget(uid, row.summary.key.org)
                 self.tracking.forget(uid)
             if entry is not None:
-                self._requests.add_audit(entry)
+                self._requests.add_audit_now(entry)
         self._wakeups.notify()
 
     def add_event(self, uid: str, event: Event) -> None:

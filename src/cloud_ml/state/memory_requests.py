@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,9 +14,14 @@ from cloud_ml.state.base import Once, Page
 
 
 class MemoryRequests:
-    """What a store remembers of requests. Whoever calls it holds the lock of that store."""
+    """What a store remembers of requests. Whoever calls it holds the lock of that store.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Dates the entries of changes in the audit log.
+    """
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
         self._tokens: dict[str, datetime] = {}
         self._keys: dict[tuple[str, str, str], tuple[str, datetime]] = {}
         self._audit: list[AuditEntry] = []
@@ -35,7 +41,7 @@ class MemoryRequests:
         if once is not None:
             self._tokens[once.token] = once.expires_at
             if once.entry is not None:
-                self.add_audit(once.entry.about(name))
+                self.add_audit_now(once.entry.about(name))
 
     def made_by(self, kind: Kind[Any, Any], org: str, key: str | None) -> str | None:
         """The uid of the record that an idempotency key has made, dead or alive."""
@@ -49,6 +55,10 @@ class MemoryRequests:
         """Note which record an idempotency key has made."""
         if key is not None:
             self._keys[org, kind.name, key] = (uid, now)
+
+    def add_audit_now(self, entry: AuditEntry) -> None:
+        """Add the entry of a change to the audit log, with the time of this change."""
+        self.add_audit(replace(entry, at=self._clock()))
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Add an entry to the audit log."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cloud_ml.auth import signature
+from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.errors import OutOfSpace
 from cloud_ml.models import codec
 from cloud_ml.models.storage.objects import BucketPage, ObjectPage, StoredObject
@@ -45,6 +46,24 @@ async def test_an_upload_is_streamed_and_checked_at_its_end(served: Served, unsi
     answer = await served.client.send("PUT", f"{HERE}/cloudml/big", headers, pieces(BIG))
     assert answer.status == 201
     assert served.platform.objects.get("cloudml", "big") == BIG
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_the_audit_log_has_the_time_when_an_upload_ended(served: Served, whole: bool) -> None:
+    """It had the time of its beginning, above entries of later times."""
+    began = served.clock()
+
+    def slowly() -> Iterator[bytes]:
+        for piece in pieces(BIG if whole else BIG[:-1]):
+            served.clock.advance(0.1)
+            yield piece
+
+    headers = served.member.sign("PUT", f"{HERE}/cloudml/big", BIG)
+    answer = await served.client.send("PUT", f"{HERE}/cloudml/big", headers, slowly())
+    (entry,) = served.store.audit(AuditFilter(target="cloudml/big")).items
+    assert (answer.status, entry.outcome) == ((201, "done") if whole else (401, "unauthenticated"))
+    assert entry.at == served.clock() > began
+    assert not served.store.audit(AuditFilter(until=served.clock())).items
 
 
 @pytest.mark.parametrize("key", ["big", "old"])

@@ -30,7 +30,14 @@ def append_of(connection: Connection, once: Once | None, name: str) -> None:
     about.
     """
     if once is not None and once.entry is not None:
-        append(connection, once.entry.about(name))
+        append_now(connection, once.entry.about(name))
+
+
+def append_now(connection: Connection, entry: AuditEntry) -> None:
+    """Add an entry with the time of its transaction, so that times follow the order of entries.
+    Its request may have begun long before, as that of an upload.
+    """
+    append(connection, dataclasses.replace(entry, at=rules.utc_now()))
 
 
 def page(

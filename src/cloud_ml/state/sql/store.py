@@ -371,7 +371,7 @@ class SqlStateStore(StateQueries):
                     raise rules.has_children(kind, uid)
                 marks.add_deletion(connection, removed, revision=revision, now=now)
             if entry is not None:
-                audit_rows.append(connection, entry)
+                audit_rows.append_now(connection, entry)
 
         self._writer.run(work)
         self._items.forget(uid)

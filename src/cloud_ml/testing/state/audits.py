@@ -13,6 +13,7 @@ import pytest
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import ParentRef
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unauthenticated
+from cloud_ml.state import rules
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.testing.state.samples import LATER, NOW, SAMPLE, SampleSpec, make
 
@@ -45,11 +46,13 @@ class AuditContract:
     @pytest.mark.parametrize("name", MUTATIONS)
     def test_a_mutation_leaves_its_entry(self, store: StateStore, name: str) -> None:
         made = make(store)
+        began = rules.utc_now()
         MUTATIONS[name](store, made.key.uid, make_once())
         (entry,) = store.audit(ANY).items
+        assert began <= entry.at <= rules.utc_now(), "not when the request began"
         about = {"create": "two", "remember": ""}.get(name, "one")
         change = f"text: {made.spec.text} → else" if name == "change_spec" else ""
-        assert entry == replace(ENTRY, target=about, id=entry.id, change=change)
+        assert entry == replace(ENTRY, at=entry.at, target=about, id=entry.id, change=change)
 
     def test_a_target_that_is_known_is_kept(self, store: StateStore) -> None:
         make(store, once=make_once(entry=replace(ENTRY, target="bucket/key")))
@@ -72,8 +75,10 @@ class AuditContract:
         with pytest.raises(Conflict):
             store.delete(SAMPLE, parent.key.uid, fence=None, entry=replace(ENTRY, target="one"))
         assert targets(store) == []
+        began = rules.utc_now()
         store.delete(SAMPLE, child.key.uid, fence=None, entry=replace(ENTRY, target="child"))
         assert targets(store) == ["child"]
+        assert began <= store.audit(ANY).items[0].at
 
     def test_what_was_refused_is_noted_by_itself(self, store: StateStore) -> None:
         store.add_audit(replace(ENTRY, outcome="forbidden"))
