@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.settings import Settings, load
 from cloud_ml.settings.jobs import EngineSettings, most_tasks
+
+PROJECT = Path(__file__).parents[2]
 
 
 def test_without_any_source_the_defaults_stand() -> None:
@@ -86,6 +90,59 @@ def test_a_bad_value_is_refused_with_its_name_and_what_is_allowed(
     with pytest.raises(InvalidRequest) as refused:
         load(environment=environment)
     assert [word for word in words if word not in refused.value.message] == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("CLOUDML_ENGINE_SANDBOXX", "CLOUDML_ENGINE_SANDBOX"),
+        ("CLOUDML_SERVER_PROT", "CLOUDML_SERVER_PORT"),
+        ("CLOUDML_SERVER_DATADIR", "CLOUDML_SERVER_DATA_DIR"),
+        ("CLOUDML_SERVER_" + "A" * 100_000, ""),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest_name(variable: str, nearest: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        load(environment={variable: "require"})
+    assert variable[:100] in refused.value.message
+    assert (f"did you mean {nearest}?" in refused.value.message) == bool(nearest)
+    assert len(refused.value.message) < 1000
+
+
+def test_no_variable_of_clients_jobs_and_tests_is_refused() -> None:
+    """A server may be started inside a job, or beside a client."""
+    texts = [
+        path.read_text(encoding="utf-8")
+        for folder in ("src", "docs", "tests", "benchmarks")
+        for ending in ("py", "md", "sh", "toml")
+        for path in (PROJECT / folder).rglob(f"*.{ending}")
+        if path != Path(__file__)
+    ]
+    found = {name for text in texts for name in re.findall(r"\bCLOUDML_[A-Z0-9_]+[A-Z0-9]\b", text)}
+    settings = {
+        f"CLOUDML_{theme.name}_{setting.name}".upper()
+        for theme in fields(Settings)
+        for setting in fields(getattr(Settings(), theme.name))
+    }
+    others = found - settings
+    assert {"CLOUDML_TOKEN", "CLOUDML_TASK_DIR", "CLOUDML_STORAGE", "CLOUDML_METRICS"} <= others
+    assert load(environment=dict.fromkeys(others, "x")) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CLOUDML_SERVER_SERVICE_HOST", "10.0.0.1"),
+        ("CLOUDML_SERVER_SERVICE_PORT_HTTP", "80"),
+        ("CLOUDML_SERVER_PORT", "tcp://10.0.0.1:80"),
+        ("CLOUDML_GATEWAY_PORT", "tcp://10.0.0.1:80"),
+        ("CLOUDML_GATEWAY_PORT_80_TCP_ADDR", "10.0.0.1"),
+    ],
+)
+def test_variables_that_kubernetes_sets_for_a_service_are_no_settings(
+    variable: str, value: str
+) -> None:
+    assert load(environment={variable: value}) == Settings()
 
 
 @pytest.mark.parametrize(

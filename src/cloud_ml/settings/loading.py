@@ -5,8 +5,10 @@ command-line options.
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +16,14 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec, common
 from cloud_ml.settings.all_settings import Settings
 from cloud_ml.settings.checks import check
+
+_PREFIX = "CLOUDML_"
+_SERVICE_LINK = re.compile(
+    r".+_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.+)?)?)"
+)
+"""Variables that Kubernetes sets in a container for a service, such as ``cloudml-server``."""
+_LONGEST_NAME = 100
+"""Longer names are compared by their beginnings: the comparison takes quadratic time."""
 
 
 def load(
@@ -131,15 +141,54 @@ def _reason(error: Exception) -> str:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    variables = _variables()
     found: dict[str, dict[str, Any]] = {}
-    for theme in dataclasses.fields(Settings):
-        for setting in dataclasses.fields(cast("Any", theme.default_factory)):
-            text = environment.get(f"CLOUDML_{theme.name}_{setting.name}".upper())
-            if text is not None:
-                found.setdefault(theme.name, {})[setting.name] = _read(
-                    text, str(setting.type), f"{theme.name}.{setting.name}"
+    for variable, text in environment.items():
+        if variable in variables:
+            theme, setting = variables[variable]
+            if not _is_service_link(variable, text):
+                found.setdefault(theme, {})[setting.name] = _read(
+                    text, str(setting.type), f"{theme}.{setting.name}"
                 )
+        else:
+            _check_unknown_variable(variable, text, list(variables))
     return found
+
+
+def _variables() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
+    """The variable of each setting, with its theme and its field."""
+    return {
+        f"{_PREFIX}{theme.name}_{setting.name}".upper(): (theme.name, setting)
+        for theme in dataclasses.fields(Settings)
+        for setting in dataclasses.fields(cast("Any", theme.default_factory))
+    }
+
+
+def _check_unknown_variable(variable: str, text: str, known: list[str]) -> None:
+    """Refuse a misspelt setting. Variables of clients, jobs and tests begin with no theme.
+
+    Raises:
+        InvalidRequest: The variable begins as a setting does, and is none.
+    """
+    themes = (f"{_PREFIX}{theme.name}_".upper() for theme in dataclasses.fields(Settings))
+    theme = next((theme for theme in themes if variable.startswith(theme)), "")
+    if not theme or _is_service_link(variable, text):
+        return
+    of_theme = [name for name in known if name.startswith(theme)]
+    near = get_close_matches(variable[:_LONGEST_NAME], of_theme, n=1)
+    raise InvalidRequest(
+        f"the environment variable {variable[:_LONGEST_NAME]} is not a known setting"
+        + (f"; did you mean {near[0]}?" if near else ""),
+        field=variable[:_LONGEST_NAME],
+        allowed="one of " + ", ".join(near or of_theme),
+        hint="correct its name, or remove it from the environment of this command",
+    )
+
+
+def _is_service_link(variable: str, text: str) -> bool:
+    if not _SERVICE_LINK.fullmatch(variable):
+        return False
+    return not variable.endswith("_PORT") or "://" in text
 
 
 _TYPES = {"bool": "yes or no", "int": "a whole number", "float": "a number"}
