@@ -6,10 +6,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from starlette.requests import Request
 from starlette.types import Scope
 
+from cloud_ml.api import documents
 from cloud_ml.auth import bearer
 from cloud_ml.domain.audit import AuditEntry
 from cloud_ml.errors import CloudMlError, RequestError
@@ -20,6 +22,7 @@ from cloud_ml.usecases.offload import Offload
 logger = logging.getLogger(__name__)
 
 _SCOPE = "cloud_ml.audit"
+_BODY = "cloud_ml.audit_body"
 _ROOMS: Mapping[str, str] = {
     "train": "jobs",
     "buckets": "storage",
@@ -33,6 +36,29 @@ _SAME: Mapping[str, str] = {
     "quota.application": "quota.apply",
 }
 """Operations that have another name in those rooms."""
+_NAMES = ("job_name", "model_name", "hp_name", "tensorboard_name", "name", "user")
+"""Fields of a document that name what is to be created."""
+_REQUESTED: Mapping[str, Mapping[str, str]] = {
+    "admin.create_user": {"role": "member"},
+    "admin.change_user": {"role": "", "enabled": ""},
+    "admin.create_org": {"default_bucket": ""},
+    "admin.change_org": {"enabled": "", "default_bucket": ""},
+    "admin.create_key": {"user": "", "expires_in_s": "", "legacy_signatures": ""},
+    "admin.change_key": {"enabled": "", "legacy_signatures": "", "fds_signatures": ""},
+    "tokens.create": {"scopes": "", "expires_in_s": ""},
+    "quota.update": dict.fromkeys(("train", "model", "dev", "total", "storage", "points"), ""),
+    "quota.apply": dict.fromkeys(
+        ("service", "cpu", "memory", "gpu", "count", "storage", "points"), ""
+    ),
+}
+"""Fields of documents that the log shows, with their defaults; an empty default is not shown. None
+of them holds a secret.
+"""
+_LONGEST_DOCUMENT = 64 * 1024
+"""Longer documents are not read for the log: a refused caller decides how long they are."""
+_LONGEST_VALUE = 100
+_MOST_LIMITS = 4
+"""Limits of a kind of work: cores, memory, GPUs and their number."""
 
 
 def begin(request: Request, caller: Identity, now: datetime) -> None:
@@ -52,6 +78,17 @@ def begin(request: Request, caller: Identity, now: datetime) -> None:
     )
 
 
+def note_body(request: Request, body: bytes) -> None:
+    """Keep the body for the entry of a refusal; the entry says what it asks for, done or not."""
+    scope = request.scope
+    entry = entry_of(request)
+    if entry is None or not body:
+        return
+    scope[_BODY] = body
+    if (shown := _REQUESTED.get(entry.operation)) is not None:
+        scope[_SCOPE] = replace(entry, change=_requested_change(shown, _document(request)))
+
+
 def entry_of(request: Request) -> AuditEntry | None:
     """The entry of a request that wants to change something."""
     entry: AuditEntry | None = request.scope.get(_SCOPE)
@@ -67,8 +104,9 @@ async def note_refusal(
     entry = entry_of(request)
     if entry is None or not isinstance(error, RequestError):
         return
+    entry = replace(entry.about(_named_in(_document(request))), at=now, outcome=error.code)
     try:
-        await offload(store.add_audit, replace(entry, at=now, outcome=error.code))
+        await offload(store.add_audit, entry)
     except CloudMlError:
         logger.warning("a refusal could not be noted in the audit log", exc_info=True)
 
@@ -90,3 +128,45 @@ def _target(request: Request) -> str:
     ).strip("/")
     org = request.query_params.get("org") or request.query_params.get("org_id")
     return f"{target}@{org}" if org else target
+
+
+def _document(request: Request) -> dict[str, Any]:
+    """The body as an object; empty where it is none, or too long."""
+    body: bytes = request.scope.get(_BODY, b"")
+    if not 0 < len(body) <= _LONGEST_DOCUMENT:
+        return {}
+    try:
+        return documents.read_object(body)
+    except CloudMlError:
+        return {}
+
+
+def _named_in(document: Mapping[str, Any]) -> str:
+    names = (document.get(field) for field in _NAMES)
+    return next((_bound(name) for name in names if isinstance(name, str) and name), "")
+
+
+def _requested_change(shown: Mapping[str, str], document: Mapping[str, Any]) -> str:
+    """Such as ``role: owner``, or ``train.cpu: 32``."""
+    parts: list[str] = []
+    for field, default in shown.items():
+        value = document.get(field)
+        if isinstance(value, dict):
+            inner = list(value.items())[:_MOST_LIMITS]
+            parts += [f"{field}.{_bound(name)}: {_text(part)}" for name, part in inner]
+        elif value is not None or default:
+            parts.append(f"{field}: {default if value is None else _text(value)}")
+    return ", ".join(parts)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(_bound(part) for part in value[:10] if isinstance(part, str))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _bound(str(value)) if isinstance(value, (str, int, float)) else "not readable"
+
+
+def _bound(text: str) -> str:
+    text = bearer.without_secrets(text)
+    return text[:_LONGEST_VALUE] + "…" if len(text) > _LONGEST_VALUE else text

@@ -160,6 +160,8 @@ async def admit(request: Request, *, mutation: bool, read: Reader = claims.read)
     # Not for security: the original schemes sign an MD5, which Python refuses otherwise where the
     # system is in FIPS mode.
     claim.check_body(hashlib.new(claim.body_hash, body, usedforsecurity=False).hexdigest())
+    if mutation:
+        auditing.note_body(request, body)
     return Call(caller, _once(request, caller, claim) if mutation else None, body)
 
 

@@ -20,7 +20,7 @@ class AuditEntry:
     ``org``, ``user`` and ``key`` are the caller's; ``key`` is the id of an access token where one
     was used. ``operation`` is such as ``jobs.submit``; ``target`` is what it was about, by name;
     ``request`` is the id that the answer carried. ``change`` says from what to what a record was
-    changed (see ``spec_changes``).
+    changed (see ``spec_changes``), or what a creation or a refused change asked for.
     """
 
     at: datetime

@@ -371,7 +371,7 @@ async def test_the_audit_log_is_read_by_who_manages_in_pages_and_filtered(
     await refused(owner, "POST", "/users", {"name": "max"})
     page = await good(owner, "GET", "/audit?limit=2")
     assert [(one["operation"], one["target"], one["outcome"]) for one in page["items"]] == [
-        ("admin.create_user", "", "already_exists"),
+        ("admin.create_user", "max", "already_exists"),
         ("admin.change_user", "max", "done"),
     ]
     rest = await good(owner, "GET", f"/audit?after={page['next']}")

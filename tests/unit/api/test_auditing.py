@@ -69,9 +69,76 @@ async def test_a_refusal_is_told_with_its_code(served: Served) -> None:
     await served.stranger.call("POST", "/api/v1/jobs/nobody/cancel")
     await served.member.call("POST", "/api/v1/jobs", served.job(job_name="Wrong_Name"))
     assert audit_rows(served) == [
-        ("jobs.submit", "", "invalid"),
+        ("jobs.submit", "Wrong_Name", "invalid"),
         ("jobs.cancel", "nobody", "not_found"),
     ]
+
+
+async def test_a_creation_is_told_with_what_was_asked_for_done_or_refused(served: Served) -> None:
+    organisation = served.platform.identities.organisation("default")
+    owner = served.as_caller(
+        served.platform.identities.create_key(organisation, "olga", role=Role.OWNER)
+    )
+    users = "/api/v1/admin/users"
+    await owner.call("POST", users, {"name": "eve", "role": "admin"})
+    await owner.call("POST", users, {"name": "eve"})
+    await owner.call("PATCH", f"{users}/eve", {"role": "admin"})
+    await owner.call("PATCH", f"{users}/eve", {"role": "owner"})
+    await owner.call("POST", "/api/v1/admin/orgs", {"name": "mine", "default_bucket": "m-data"})
+    await owner.call("POST", "/api/v1/admin/keys?org=other", {"user": "zoe"})
+    await owner.call("PUT", "/api/v1/admin/quota/default", {"train": {"cpu": "999"}})
+    await served.member.call("POST", "/api/v1/tokens", {"scopes": ["all"], "expires_in_s": -1})
+    found = [(one.operation, one.target, one.outcome, one.change) for one in entries(served)[::-1]]
+    assert found == [
+        ("admin.create_user", "eve", "forbidden", "role: admin"),
+        ("admin.create_user", "eve", "done", "role: member"),
+        ("admin.change_user", "eve", "forbidden", "role: admin"),
+        ("admin.change_user", "eve", "done", "role: member → owner"),
+        ("admin.create_org", "mine", "forbidden", "default_bucket: m-data"),
+        ("admin.create_key", "zoe@other", "not_found", "user: zoe"),
+        ("quota.update", "default", "forbidden", "train.cpu: 999"),
+        ("tokens.create", "", "invalid", "scopes: all, expires_in_s: -1"),
+    ]
+
+
+async def test_a_refused_creation_names_what_it_was_about(served: Served) -> None:
+    await served.member.call("POST", "/api/v1/jobs/check", {"job_name": "Linear"})
+    await served.member.original("POST", "/cloud_ml/v1/train", {"job_name": "Linear"})
+    await served.member.call("POST", "/api/v1/models", {"model_name": "Digits"})
+    await served.member.call("POST", "/api/v1/secrets", {"name": "Wrong name", "value": "hunter2"})
+    assert [(operation, target) for operation, target, _ in audit_rows(served)[::-1]] == [
+        ("jobs.check", "Linear"),
+        ("jobs.submit", "Linear"),
+        ("models.create", "Digits"),
+        ("secrets.create", "Wrong name"),
+    ]
+    assert "hunter2" not in str(entries(served))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"name": "x" * 100_000, "role": "admin"},
+        {"name": ["eve"], "role": {"admin": {"deep": "y" * 10_000}}},
+        {"name": "eve", "role": "z" * 10_000},
+        {"name": "eve", "secret_key": "hunter2", "password": "hunter2"},
+        {"name": "a\x00b", "role": ["q" * 1000] * 1000},
+    ],
+)
+async def test_what_a_refused_caller_sends_is_bounded(
+    served: Served, document: dict[str, object]
+) -> None:
+    answer = await served.member.call("POST", "/api/v1/admin/users", document)
+    assert answer.status in (400, 403)
+    (entry,) = entries(served)
+    assert (len(entry.target) <= 101, len(entry.change) <= 512) == (True, True)
+    assert "hunter2" not in str(entry)
+    assert "\x00" not in entry.target
+
+
+async def test_a_body_that_is_no_document_leaves_an_entry_without_a_target(served: Served) -> None:
+    await served.member.call("POST", "/api/v1/admin/users", body=b"\xff{" + b"[" * 5000)
+    assert audit_rows(served) == [("admin.create_user", "", "invalid")]
 
 
 async def test_a_bucket_that_stays_is_not_on_record_as_removed(served: Served) -> None:

@@ -61,7 +61,7 @@ def audit(
 ) -> None:
     """Show who changed what, when and from where, newest first; also what was refused.
 
-    CHANGE says from what to what. Secrets and variables of jobs are never shown there.
+    CHANGE says from what to what, or what was asked for. Secrets and variables of jobs are never shown there.
     """
     start, end = moment("--since", since), moment("--until", until)
     found = session.client.admin.audit(

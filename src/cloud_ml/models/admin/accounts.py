@@ -161,8 +161,8 @@ class AuditLine:
     """Who did what, when and from where. ``outcome`` is ``done``, or the code of the error that
     refused it.
 
-    ``change`` says from what to what, such as ``role: member → owner``; it is empty where nothing
-    was changed.
+    ``change`` says from what to what, such as ``role: member → owner``. Creations and refused
+    changes have what was asked for, such as ``role: owner``. It is empty where nothing was changed.
     """
 
     id: int
