@@ -28,12 +28,17 @@ _ROOMS: Mapping[str, str] = {
     "buckets": "storage",
     "objects": "storage",
     "accounts": "quota",
+    "hp": "studies",
+    "model": "models",
+    "secret": "secrets",
+    "tensorboard": "tensorboards",
 }
 """Modules of the original clients' rooms, and what the same things are called elsewhere."""
 _SAME: Mapping[str, str] = {
     "storage.create": "storage.create_bucket",
     "quota.set_quota": "quota.update",
     "quota.application": "quota.apply",
+    "studies.submit": "studies.create",
 }
 """Operations that have another name in those rooms."""
 _NAMES = ("job_name", "model_name", "hp_name", "tensorboard_name", "name", "user")
@@ -54,6 +59,8 @@ _REQUESTED: Mapping[str, Mapping[str, str]] = {
 """Fields of documents that the log shows, with their defaults; an empty default is not shown. None
 of them holds a secret.
 """
+_OPERATIONS: dict[Any, str] = {}
+"""Names of the operations of endpoints that are made from a description."""
 _LONGEST_DOCUMENT = 64 * 1024
 """Longer documents are not read for the log: a refused caller decides how long they are."""
 _LONGEST_VALUE = 100
@@ -111,11 +118,20 @@ async def note_refusal(
         logger.warning("a refusal could not be noted in the audit log", exc_info=True)
 
 
+def name_operation(endpoint: Any, name: str) -> None:
+    """Say what an endpoint does whose function and module do not say it, such as
+    ``studies.stop``.
+    """
+    _OPERATIONS[endpoint] = name
+
+
 def operation_of(scope: Scope) -> str:
     """Such as ``jobs.submit``: the same whichever surface was used."""
     endpoint = scope.get("cloud_ml.operation") or scope.get("endpoint")
     if endpoint is None:
         return ""
+    if endpoint in _OPERATIONS:
+        return _OPERATIONS[endpoint]
     module = str(endpoint.__module__).rpartition(".")[2]
     name = f"{_ROOMS.get(module, module)}.{endpoint.__name__}"
     return _SAME.get(name, name)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from cloud_ml.api import (
+    auditing,
     conditional,
     documents,
     event_streams,
@@ -111,6 +112,7 @@ def _add_collection(router: APIRouter, resource: _Resource) -> None:
 
         return await here.offload(page)
 
+    auditing.name_operation(create, f"{described.plural}.create")
     create.__doc__ = f"Create a {described.name}. The same ``Idempotency-Key`` makes one and always answers with it."
     list_all.__doc__ = (
         f"{described.plural.capitalize()}, newest first; with ``phase`` only those in one of these."
@@ -166,6 +168,7 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
             await long_polls.events(here, uid, lambda: here.store.events(uid, after=after), wait)
         )
 
+    auditing.name_operation(delete, f"{described.plural}.delete")
     one = described.name
     describe.__doc__ = (
         f"A {one} by name or uid. With ``wait``, the answer comes as soon as its revision is above "
@@ -194,6 +197,7 @@ def _add_action(router: APIRouter, resource: _Resource, action: str) -> None:
         )
         return documents.answer(resource.view(record))
 
+    auditing.name_operation(act, f"{described.plural}.{action}")
     act.__doc__ = described.actions[action]
 
 

@@ -54,6 +54,25 @@ async def test_both_surfaces_tell_the_same(served: Served) -> None:
     assert [target for _, target, _ in found] == ["a", "a", "a", "b", "b", "b@1"]
 
 
+async def test_operations_of_studies_and_tensorboards_have_their_names(served: Served) -> None:
+    await served.member.call("POST", "/api/v1/studies", {"name": "Rates"})
+    await served.member.call("POST", "/api/v1/studies/rates/stop")
+    await served.member.call("DELETE", "/api/v1/studies/rates")
+    await served.member.call("DELETE", "/api/v1/tensorboards/curves")
+    await served.member.original("POST", "/cloud_ml/v1/hp", {"hp_name": "Rates"})
+    await served.member.original("DELETE", "/cloud_ml/v1/tensorboard/curves")
+    await served.member.original("DELETE", "/cloud_ml/v1/model/digits/v1")
+    assert [(operation, target) for operation, target, _ in audit_rows(served)[::-1]] == [
+        ("studies.create", "Rates"),
+        ("studies.stop", "rates"),
+        ("studies.delete", "rates"),
+        ("tensorboards.delete", "curves"),
+        ("studies.create", "Rates"),
+        ("tensorboards.delete", "curves"),
+        ("models.delete", "digits/v1"),
+    ]
+
+
 async def test_storage_is_told_by_bucket_and_key(served: Served) -> None:
     await served.member.call("PUT", "/api/v1/storage/scratch")
     await served.member.call("PUT", "/api/v1/storage/scratch/a/b.txt", body=b"hello")
