@@ -35,6 +35,8 @@ from cloud_ml.usecases.feed import RecordChange
 from cloud_ml.usecases.resources import Resource, Resources
 
 _Resource = Resource[Any, Any, Any, Any]
+_STOP = "stop"
+_OF_ANOTHER = "An administrator names another organisation by its number, ``org_id``."
 
 
 def router_for(resource: _Resource) -> APIRouter:
@@ -145,11 +147,12 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
         return conditional.answer(resource.view(record), if_none_match, tag=f"{record.revision}")
 
     @router.delete("/{name}", status_code=202, responses=answers(described.view, 202))
-    async def delete(here: Here, call: Signed, name: str) -> Response:
-        record = await here.offload(
-            _of(here, resource).delete, call.org, name, call.caller, once=call.once
-        )
-        return documents.answer(resource.view(record), 202)
+    async def delete(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
+        def remove() -> Record[Any, Any]:
+            scope = here.identities.scope(call.caller, org_id)
+            return _of(here, resource).delete(scope, name, call.caller, once=call.once)
+
+        return documents.answer(resource.view(await here.offload(remove)), 202)
 
     @router.get("/{name}/events", responses=answers(JobEvents))
     async def events(
@@ -174,7 +177,7 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
         f"A {one} by name or uid. With ``wait``, the answer comes as soon as its revision is above "
         "``revision`` (or above the present one), at the latest after so many seconds."
     )
-    delete.__doc__ = f"Ask for the removal of a {one}."
+    delete.__doc__ = f"Ask for the removal of a {one}. {_OF_ANOTHER}"
     events.__doc__ = (
         f"What was said about a {one}, oldest first, those with ``id > after``. With ``wait``, the "
         "answer comes as soon as there is one, at the latest after so many seconds."
@@ -182,6 +185,9 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
 
 
 def _add_action(router: APIRouter, resource: _Resource, action: str) -> None:
+    if action == _STOP:
+        _add_stop(router, resource)
+        return
     described = resource.type
     taken = described.bodies.get(action)
 
@@ -199,6 +205,21 @@ def _add_action(router: APIRouter, resource: _Resource, action: str) -> None:
 
     auditing.name_operation(act, f"{described.plural}.{action}")
     act.__doc__ = described.actions[action]
+
+
+def _add_stop(router: APIRouter, resource: _Resource) -> None:
+    """The one action that an administrator has for resources of other organisations."""
+
+    @router.post(f"/{{name}}/{_STOP}", responses=answers(resource.type.view))
+    async def act(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
+        def stop() -> Record[Any, Any]:
+            scope = here.identities.scope(call.caller, org_id)
+            return _of(here, resource).act(scope, name, _STOP, call.caller, once=call.once)
+
+        return documents.answer(resource.view(await here.offload(stop)))
+
+    auditing.name_operation(act, f"{resource.type.plural}.{_STOP}")
+    act.__doc__ = f"{resource.type.actions[_STOP]}\n\n{_OF_ANOTHER}"
 
 
 def add_stream_of_all(router: APIRouter, resource: _Resource) -> None:

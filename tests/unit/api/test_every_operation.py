@@ -13,7 +13,7 @@ import pytest
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.scopes import ACTIONS
-from cloud_ml.domain.tenancy import Role
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM, Role
 from cloud_ml.engines.abilities import RuntimeState
 from support.asgi import Answer
 from support.platform import Caller, Served
@@ -170,6 +170,50 @@ async def test_a_change_happens_once_and_leaves_its_trace(served: Served, name: 
     if "secret_key" in first.text:
         secrets.add(first.json()["secret_key"])
     assert not [secret for secret in secrets for one in audit(served) if secret in repr(one)]
+
+
+STOPS = [
+    "POST /api/v1/jobs/{name}/cancel",
+    "DELETE /api/v1/jobs/{name}",
+    "POST /api/v1/models/{name}/{version}/stop",
+    "DELETE /api/v1/models/{name}/{version}",
+    "POST /api/v1/studies/{name}/stop",
+    "DELETE /api/v1/studies/{name}",
+    "DELETE /api/v1/tensorboards/{name}",
+]
+"""What an admin may stop and remove in other organisations, also in disabled ones."""
+
+
+@pytest.mark.parametrize("name", STOPS)
+async def test_an_admin_and_nobody_else_stops_what_is_of_another_organisation(
+    served: Served, name: str
+) -> None:
+    names = await furnish(served, name)
+    request = Request.of(name, names)
+    for role in (Role.MEMBER, Role.OWNER):
+        caller = somebody(served, role, "other")
+        before = served.store.revision(), _stored(served)
+        answers = [
+            await replace(request, target=f"{request.target}?org_id={org}").send(caller)
+            for org in ("1", "-1", "9", "2")
+        ]
+        assert [answer.status for answer in answers] == [404, 403, 404, 404], answers[0].text
+        assert (served.store.revision(), _stored(served)) == before
+    organisation = served.store.find(ORGANISATION, SYSTEM, "default")
+    assert organisation is not None
+    served.store.change_spec(
+        ORGANISATION,
+        organisation.key.uid,
+        lambda spec: replace(spec, enabled=False),
+        now=served.clock(),
+    )
+    admin = somebody(served, Role.ADMIN, "other")
+    assert (await request.send(admin)).status == 404
+    answer = await replace(request, target=f"{request.target}?org_id=1").send(admin)
+    assert answer.status in (200, 202), answer.text
+    entry = audit(served)[0]
+    assert (entry.org, entry.user, entry.outcome) == ("other", "some-admin", "done")
+    assert entry.target.endswith("@1")
 
 
 TOKENS = {

@@ -221,18 +221,27 @@ async def clone(
 
 @router.post("/{name}/cancel", responses=answers(Job))
 async def cancel(
-    here: Here, call: Signed, name: str, grace: Annotated[str | None, Query(max_length=32)] = None
+    here: Here,
+    call: Signed,
+    name: str,
+    *,
+    grace: Annotated[str | None, Query(max_length=32)] = None,
+    org_id: str | None = None,
 ) -> Response:
     """End a job wherever it stands. Its record and its logs stay.
 
     ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the job's
     own. A stop that goes on is shortened by a later one with less.
+
+    An administrator names another organisation by its number, ``org_id``.
     """
     documents.check_no_fields(call.body, "?grace=30s")
-    record = await here.offload(
-        here.jobs.cancel, call.org, name, call.caller, grace=grace, once=call.once
-    )
-    return documents.answer(views.job(record))
+
+    def cancel_job() -> TrainJobRecord:
+        scope = here.identities.scope(call.caller, org_id)
+        return here.jobs.cancel(scope, name, call.caller, grace=grace, once=call.once)
+
+    return documents.answer(views.job(await here.offload(cancel_job)))
 
 
 @router.post("/{name}/start", responses=answers(Job))
@@ -310,14 +319,17 @@ async def restart(
 
 
 @router.delete("/{name}", status_code=202, responses=answers(Job, 202))
-async def delete(here: Here, call: Signed, name: str) -> Response:
-    """Ask for removal: the job is stopped, its logs go, and then its name is free."""
-    return documents.answer(
-        views.job(
-            await here.offload(here.jobs.delete, call.org, name, call.caller, once=call.once)
-        ),
-        202,
-    )
+async def delete(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
+    """Ask for removal: the job is stopped, its logs go, and then its name is free.
+
+    An administrator names another organisation by its number, ``org_id``.
+    """
+
+    def delete_job() -> TrainJobRecord:
+        scope = here.identities.scope(call.caller, org_id)
+        return here.jobs.delete(scope, name, call.caller, once=call.once)
+
+    return documents.answer(views.job(await here.offload(delete_job)), 202)
 
 
 @router.get("/{name}/events", responses=answers(JobEvents))

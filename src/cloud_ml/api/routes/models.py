@@ -188,7 +188,7 @@ async def rollback(
 @router.post("/{name}/{version}/start", responses=answers(Service))
 async def start(here: Here, call: Signed, name: str, version: str) -> Response:
     """Start a saved or stopped service."""
-    return await _want(here, call, (name, version), Desired.RUN)
+    return await _want(here, call, (name, version), Desired.RUN, None)
 
 
 @router.post("/{name}/{version}/stop", responses=answers(Service))
@@ -197,23 +197,34 @@ async def stop(
     call: Signed,
     name: str,
     version: str,
+    *,
     grace: Annotated[str | None, Query(max_length=32)] = None,
+    org_id: str | None = None,
 ) -> Response:
     """End every replica; the service stays and can be started again.
 
     ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the
     server's setting.
+
+    An administrator names another organisation by its number, ``org_id``.
     """
-    return await _want(here, call, (name, version), Desired.STOPPED, grace)
+    return await _want(here, call, (name, version), Desired.STOPPED, org_id, grace=grace)
 
 
 @router.delete("/{name}/{version}", status_code=202, responses=answers(Service, 202))
-async def delete(here: Here, call: Signed, name: str, version: str) -> Response:
-    """Ask for removal: replicas end, and then name and version are free."""
-    record = await here.offload(
-        here.services.delete, call.org, (name, version), call.caller, once=call.once
-    )
-    return documents.answer(_to_wire(here, record), 202)
+async def delete(
+    here: Here, call: Signed, name: str, version: str, org_id: str | None = None
+) -> Response:
+    """Ask for removal: replicas end, and then name and version are free.
+
+    An administrator names another organisation by its number, ``org_id``.
+    """
+
+    def delete_service() -> ServiceRecord:
+        scope = here.identities.scope(call.caller, org_id)
+        return here.services.delete(scope, (name, version), call.caller, once=call.once)
+
+    return documents.answer(_to_wire(here, await here.offload(delete_service)), 202)
 
 
 @router.get("/{name}/{version}/events", responses=answers(JobEvents))
@@ -267,12 +278,19 @@ async def watch_events(
 
 
 async def _want(
-    here: Here, call: Call, name: tuple[str, str], desired: Desired, grace: str | None = None
+    here: Here,
+    call: Call,
+    name: tuple[str, str],
+    desired: Desired,
+    org_id: str | None,
+    *,
+    grace: str | None = None,
 ) -> Response:
-    record = await here.offload(
-        here.services.want, call.org, name, call.caller, desired, grace=grace, once=call.once
-    )
-    return documents.answer(_to_wire(here, record))
+    def change() -> ServiceRecord:
+        scope = here.identities.scope(call.caller, org_id)
+        return here.services.want(scope, name, call.caller, desired, grace=grace, once=call.once)
+
+    return documents.answer(_to_wire(here, await here.offload(change)))
 
 
 async def _with_replicas(here: Platform, record: ServiceRecord) -> Response:
