@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.tenancy import Role
+from cloud_ml.domain.tenancy import BUCKET, SYSTEM, Role
 from cloud_ml.settings import KeySettings
 from support.platform import Caller, Served
 
@@ -315,10 +315,10 @@ async def test_an_organisation_goes_when_it_is_disabled_and_empty_and_its_name_w
 ) -> None:
     assert await refused(served.admin, "DELETE", "/orgs/vision") == (409, "conflict")
     await good(served.admin, "PATCH", "/orgs/vision", {"enabled": False})
-    answer = await served.admin.call("DELETE", f"{ADMIN}/orgs/vision")
-    assert (answer.status, "has buckets" in answer.text) == (409, True)
+    await good(served.admin, "DELETE", "/orgs/vision")
+    assert not served.platform.objects.has_bucket("vision")
+    assert served.store.find(BUCKET, SYSTEM, "vision") is None
     await good(served.admin, "POST", "/orgs", {"name": "empty", "default_bucket": ""})
-    served.store.delete(*_bucket(served, "empty"), fence=None)
     await good(served.admin, "PATCH", "/orgs/empty", {"enabled": False})
     await good(served.admin, "DELETE", "/orgs/empty")
     assert await refused(served.admin, "GET", "/orgs/empty") == (404, "not_found")
@@ -330,12 +330,32 @@ async def test_an_organisation_goes_when_it_is_disabled_and_empty_and_its_name_w
     assert "belonged to an organisation that is deleted" in answer.json()["message"]
 
 
-def _bucket(served: Served, name: str) -> tuple[Any, str]:
-    from cloud_ml.domain.tenancy import BUCKET, SYSTEM
+async def test_an_organisation_that_holds_something_stays_and_the_steps_are_named(
+    served: Served, owner: Caller
+) -> None:
+    async def refusal() -> tuple[str, str]:
+        await good(served.admin, "PATCH", "/orgs/vision", {"enabled": False})
+        answer = await served.admin.call("DELETE", f"{ADMIN}/orgs/vision")
+        assert answer.status == 409, answer.text
+        await good(served.admin, "PATCH", "/orgs/vision", {"enabled": True})
+        return answer.json()["message"], answer.json().get("hint", "")
 
-    record = served.store.find(BUCKET, SYSTEM, name)
-    assert record is not None
-    return BUCKET, record.key.uid
+    assert (await owner.call("PUT", "/api/v1/storage/vision/a.txt", body=b"hello")).status < 300
+    assert (await owner.call("PUT", "/api/v1/storage/scratch-v")).status == 201
+    message, hint = await refusal()
+    assert ("has buckets: scratch-v" in message, "rb --force scratch-v" in hint) == (True, True)
+    assert (await owner.call("DELETE", "/api/v1/storage/scratch-v")).status == 200
+    message, hint = await refusal()
+    assert message == "the default bucket of vision, vision, holds objects"
+    assert hint.split("; ")[:3] == [
+        "cloudml admin orgs enable vision",
+        "with a key of vision: cloudml storage rm -r fds://vision",
+        "cloudml admin orgs disable vision",
+    ]
+    assert (await owner.call("GET", "/api/v1/storage/vision/a.txt")).body == b"hello"
+    assert (await owner.call("DELETE", "/api/v1/storage/vision/a.txt")).status == 200
+    await good(served.admin, "PATCH", "/orgs/vision", {"enabled": False})
+    await good(served.admin, "DELETE", "/orgs/vision")
 
 
 @pytest.mark.parametrize(

@@ -143,9 +143,6 @@ async def test_an_owner_does_not_run_the_platform(served: Served, name: str) -> 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_happens_once_and_leaves_its_trace(served: Served, name: str) -> None:
     names = await furnish(served, name)
-    if name.startswith("DELETE /api/v1/admin/orgs"):
-        idle = served.platform.identities.organisation("idle")
-        served.platform.storage.delete_bucket(replace(idle, default_bucket=""), "idle")
     known = len(audit(served))
     request = Request.of(name, names)
     if name == "fds complete":
@@ -294,9 +291,6 @@ async def test_a_token_opens_a_change_with_its_scope_and_no_other(
     served: Served, name: str
 ) -> None:
     names = await furnish(served, name)
-    if name.startswith("DELETE /api/v1/admin/orgs"):
-        idle = served.platform.identities.organisation("idle")
-        served.platform.storage.delete_bucket(replace(idle, default_bucket=""), "idle")
     await check_scope(served, name, names)
 
 

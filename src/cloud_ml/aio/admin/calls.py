@@ -86,7 +86,7 @@ class AsyncAdmin:
             return await self.describe_org(name)
 
     async def delete_org(self, name: str) -> Organisation:
-        """Remove an organisation that is disabled and has neither jobs nor buckets."""
+        """Remove an organisation that is disabled and has neither jobs nor objects."""
         return await self._ask(Organisation, "DELETE", f"orgs/{segment(name)}")
 
     # ── users ─────────────────────────────────────────────────────────────────────────────────

@@ -68,8 +68,8 @@ async def change_org(here: Here, call: Signed, org: str) -> Response:
 
 @router.delete("/orgs/{org}", responses=answers(accounts.Organisation))
 async def delete_org(here: Here, call: Signed, org: str) -> Response:
-    """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is
-    never given again.
+    """Remove an organisation that is disabled and has neither jobs nor objects, with its empty
+    default bucket. Its name is never given again.
     """
     return documents.answer(
         await here.change_rights(here.organisations.delete, call.caller, org, once=call.once)

@@ -85,7 +85,7 @@ class Admin:
             return self.describe_org(name)
 
     def delete_org(self, name: str) -> Organisation:
-        """Remove an organisation that is disabled and has neither jobs nor buckets."""
+        """Remove an organisation that is disabled and has neither jobs nor objects."""
         return self._ask(Organisation, "DELETE", f"orgs/{segment(name)}")
 
     # ── users ─────────────────────────────────────────────────────────────────────────────────

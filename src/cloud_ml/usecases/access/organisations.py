@@ -178,14 +178,14 @@ class Organisations:
         self, caller: Identity, name: str, *, once: Once | None = None
     ) -> accounts.Organisation:
         """Remove an organisation that is disabled and holds nothing any more. Its keys, users and
-        secrets go with it.
+        secrets go with it, and its default bucket, which must be empty.
 
         Its record stays as a mark: neither name nor number is ever given to another tenant.
 
         Raises:
             Forbidden: The caller is no admin.
             NotFound: There is none.
-            Conflict: It is enabled, or has jobs, model services or buckets.
+            Conflict: It is enabled, or has jobs, model services, objects or other buckets.
         """
         permit(caller, Operation.MANAGE_PLATFORM)
         record = self._find(caller, name)
@@ -210,6 +210,7 @@ class Organisations:
                 self._store.request_delete(SECRET, secret.key.uid, now=self._clock())
                 self._store.delete(SECRET, secret.key.uid, fence=None)
             self._store.tracking.forget_experiments(org)
+            self._delete_default_bucket(org, record.spec.default_bucket)
             record = self._store.request_delete(
                 ORGANISATION, record.key.uid, now=self._clock(), once=once, fence=fence
             )
@@ -218,15 +219,38 @@ class Organisations:
 
     def _check_holds_nothing(self, org: str) -> None:
         if self._store.list(TRAIN_JOB, org=org, limit=1).items:
-            raise Conflict(f"{org} has jobs: delete them first", field="org", value=org)
+            raise _still_has(org, "jobs")
         if self._store.list(MODEL_SERVICE, org=org, limit=1).items:
-            raise Conflict(f"{org} has model services: delete them first", field="org", value=org)
+            raise _still_has(org, "model services")
         # An organisation of the same name would find them.
         for kind, what in _OTHERS:
             if self._store.list(kind, org=org, limit=1).items:
-                raise Conflict(f"{org} has {what}: delete them first", field="org", value=org)
-        if buckets := [bucket.name for bucket in self._storage.buckets(org)]:
-            raise Conflict(f"{org} has buckets: {', '.join(buckets[:10])}", field="org", value=org)
+                raise _still_has(org, what)
+        default = self._identities.organisation(org).default_bucket
+        names = [bucket.name for bucket in self._storage.buckets(org)]
+        if others := [name for name in names if name != default]:
+            raise Conflict(
+                f"{org} has buckets: {', '.join(others[:10])}",
+                field="org",
+                value=org,
+                hint=_advise(org, f"cloudml storage rb --force {others[0]}"),
+            )
+        if default in names and self._storage.list(org, default, limit=1).objects:
+            raise _holds_objects(org, default)
+
+    def _delete_default_bucket(self, org: str, bucket: str) -> None:
+        """Remove it, without what the audit log would say: its removal is the organisation's.
+
+        Raises:
+            Conflict: There is something in it.
+        """
+        if not bucket or not self._storage.owns(org, bucket):
+            return
+        nobodys_default = replace(self._identities.organisation(org), default_bucket="")
+        try:
+            self._storage.delete_bucket(nobodys_default, bucket)
+        except Conflict:
+            raise _holds_objects(org, bucket) from None
 
     def _find(self, caller: Identity, name: str) -> OrganisationRecord:
         organisation = self._identities.named(caller, name)
@@ -252,6 +276,26 @@ class Organisations:
                 f"the bucket name {bucket} is taken", field="default_bucket", value=bucket
             )
         return ""
+
+
+def _still_has(org: str, what: str) -> Conflict:
+    return Conflict(f"{org} has {what}: delete them first", field="org", value=org)
+
+
+def _holds_objects(org: str, bucket: str) -> Conflict:
+    return Conflict(
+        f"the default bucket of {org}, {bucket}, holds objects",
+        field="org",
+        value=org,
+        hint=_advise(org, f"cloudml storage rm -r fds://{bucket}"),
+    )
+
+
+def _advise(org: str, command: str) -> str:
+    return (
+        f"cloudml admin orgs enable {org}; with a key of {org}: {command}; "
+        f"cloudml admin orgs disable {org}; and delete it again"
+    )
 
 
 def _check_mail(mail: str) -> None:
