@@ -170,8 +170,8 @@ def _requested_change(shown: Mapping[str, str], document: Mapping[str, Any]) -> 
         if isinstance(value, dict):
             inner = list(value.items())[:_MOST_LIMITS]
             parts += [f"{field}.{_bound(name)}: {_text(part)}" for name, part in inner]
-        elif value is not None or default:
-            parts.append(f"{field}: {default if value is None else _text(value)}")
+        elif text := _text(value) if value is not None else default:
+            parts.append(f"{field}: {text}")
     return ", ".join(parts)
 
 

@@ -100,10 +100,11 @@ async def test_a_creation_is_told_with_what_was_asked_for_done_or_refused(served
     )
     users = "/api/v1/admin/users"
     await owner.call("POST", users, {"name": "eve", "role": "admin"})
-    await owner.call("POST", users, {"name": "eve"})
+    await owner.call("POST", users, {"name": "eve", "mail": ""})
     await owner.call("PATCH", f"{users}/eve", {"role": "admin"})
     await owner.call("PATCH", f"{users}/eve", {"role": "owner"})
     await owner.call("POST", "/api/v1/admin/orgs", {"name": "mine", "default_bucket": "m-data"})
+    await owner.call("POST", "/api/v1/admin/orgs", {"name": "mine", "default_bucket": ""})
     await owner.call("POST", "/api/v1/admin/keys?org=other", {"user": "zoe"})
     await owner.call("PUT", "/api/v1/admin/quota/default", {"train": {"cpu": "999"}})
     await served.member.call("POST", "/api/v1/tokens", {"scopes": ["all"], "expires_in_s": -1})
@@ -114,6 +115,7 @@ async def test_a_creation_is_told_with_what_was_asked_for_done_or_refused(served
         ("admin.change_user", "eve", "forbidden", "role: admin"),
         ("admin.change_user", "eve", "done", "role: member → owner"),
         ("admin.create_org", "mine", "forbidden", "default_bucket: m-data"),
+        ("admin.create_org", "mine", "forbidden", ""),
         ("admin.create_key", "zoe@other", "not_found", "user: zoe"),
         ("quota.update", "default", "forbidden", "train.cpu: 999"),
         ("tokens.create", "", "invalid", "scopes: all, expires_in_s: -1"),
