@@ -58,6 +58,12 @@ def place_options(ctx: click.Context) -> str:
     )
 
 
+_RIGHTS = (
+    "Users, keys and tokens that ended after the backup work again. "
+    "Disable or revoke them again: cloudml admin users, cloudml admin keys, cloudml token."
+)
+
+
 def _database_of(settings: Settings) -> str:
     """The database in words, with its folder where that says which one it is."""
     return "the database" + (
@@ -93,6 +99,7 @@ def restore(settings: Settings, source: Path) -> None:
         click.echo("The data folder is new and holds nothing else: copy the objects into it, too.")
     if aside is not None:
         click.echo(f"The one before is kept as {aside}.")
+    click.echo(_RIGHTS)
     _note_unknown_jobs(settings)
 
 

@@ -71,6 +71,8 @@ def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> N
     assert (
         result.output == f"The database of the data folder {data} is that of {copy} now.\n"
         f"The one before is kept as {aside}.\n"
+        "Users, keys and tokens that ended after the backup work again. Disable or revoke them "
+        "again: cloudml admin users, cloudml admin keys, cloudml token.\n"
     )
 
 
