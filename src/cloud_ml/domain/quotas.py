@@ -31,6 +31,12 @@ _SCOPES: Mapping[str, str] = {
 ASKERS: Mapping[str, str] = {"train": "job", "model": "replica", "tensorboard": "TensorBoard"}
 """What asks for a place, by the kind of work."""
 _ALL = "all work together"
+_OPTIONS: Mapping[str, str] = {
+    "cpu_millis": "--cpu CORES",
+    "memory_bytes": "--memory SIZE",
+    "gpus": "--gpu COUNT",
+    "count": "--count COUNT",
+}
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,21 @@ class Excess:
         return f"at most {format_amount(self.resource, self.limit)}" + (
             ", said explicitly" if self.requested is None else ""
         )
+
+    @property
+    def can_be_applied_for(self) -> bool:
+        """Whether an owner may apply for more; of all work together and of numbers nobody can."""
+        return self.scope != _ALL and self.resource != "count"
+
+    @property
+    def of_all_work(self) -> bool:
+        """Whether the limit is that of all work together."""
+        return self.scope == _ALL
+
+    @property
+    def option(self) -> str:
+        """The option of ``quota update`` and ``admin quota set`` for more of it."""
+        return _OPTIONS[self.resource]
 
     def sentence(self) -> str:
         """Such as

@@ -391,6 +391,7 @@ async def test_services_are_refused_over_their_quota(served: Served) -> None:
         403,
         "the quota of model services: 1 of 1 are there",
     )
+    assert "cloudml admin quota set ORG -t models --count COUNT" in second.json()["hint"]
     saved = await served.member.call(
         "POST", "/api/v1/models", model("b", cpu_limit="1", save_mode=True)
     )

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import re
 import tracemalloc
 from typing import Any
 
+import click
 import pytest
 
+from cloud_ml.cli.admin.quota import set_quota
+from cloud_ml.cli.quota.group import update
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.quotas import Limits, QuotaSpec
@@ -160,6 +164,44 @@ def test_all_that_the_quota_lacks_is_named_with_the_tightest_limits() -> None:
     with pytest.raises(QuotaExceeded) as caught:
         check_quota(from_wire(job(cpu_limit="3", memory_limit="1G")), quota)
     assert caught.value.allowed == "at most 1 core"
+
+
+@pytest.mark.parametrize(
+    ("quota", "hint"),
+    [
+        (
+            QuotaSpec(train=Limits(cpu_millis=2000, memory_bytes=2**30)),
+            "an owner may apply for more with "
+            "'cloudml quota update -t jobs --cpu CORES --memory SIZE'",
+        ),
+        (
+            QuotaSpec(total=Limits(cpu_millis=2000)),
+            "an administrator may raise it with 'cloudml admin quota set ORG -t total --cpu CORES'",
+        ),
+        (
+            QuotaSpec(train=Limits(count=0)),
+            "an administrator may raise it with 'cloudml admin quota set ORG -t jobs --count COUNT'",
+        ),
+        (
+            QuotaSpec(train=Limits(cpu_millis=2000), total=Limits(memory_bytes=2**30)),
+            "an administrator may raise it with 'cloudml admin quota set ORG -t jobs --cpu CORES' "
+            "and 'cloudml admin quota set ORG -t total --memory SIZE'",
+        ),
+    ],
+)
+def test_the_hint_names_a_command_that_raises_this_limit(quota: QuotaSpec, hint: str) -> None:
+    with pytest.raises(QuotaExceeded) as caught:
+        check_quota(from_wire(job(cpu_limit="3", memory_limit="2G")), quota)
+    assert caught.value.hint == f"see 'cloudml quota list'; {hint}"
+    group, usage = _commands(hint)
+    known = {name for option in group.params for name in option.opts}
+    assert set(re.findall(r"(?<= )--?[a-z]+", usage)) <= known
+
+
+def _commands(hint: str) -> tuple[click.Command, str]:
+    """The command that a hint names, and what is to be typed."""
+    usage = hint.split("'")[1]
+    return set_quota if "admin quota set" in usage else update, usage
 
 
 def test_what_fits_exactly_is_taken() -> None:

@@ -229,8 +229,26 @@ def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
         field=first.field,
         value=getattr(spec.submitted, first.field),
         allowed=_allowed_by(found),
-        hint="see 'cloudml quota list'; an owner may apply for more with 'cloudml quota update'",
+        hint=_advise_more(found, "jobs"),
     )
+
+
+def _advise_more(found: Sequence[Excess], kind: str) -> str:
+    """The command that raises the limits. Owners apply for some limits only."""
+    if all(one.can_be_applied_for for one in found):
+        options = " ".join(dict.fromkeys(one.option for one in found))
+        return (
+            "see 'cloudml quota list'; an owner may apply for more with "
+            f"'cloudml quota update -t {kind} {options}'"
+        )
+    commands: dict[str, dict[str, None]] = {}
+    for one in found:
+        commands.setdefault("total" if one.of_all_work else kind, {})[one.option] = None
+    raises = " and ".join(
+        f"'cloudml admin quota set ORG -t {type_} {' '.join(options)}'"
+        for type_, options in commands.items()
+    )
+    return f"see 'cloudml quota list'; an administrator may raise it with {raises}"
 
 
 def _allowed_by(found: Sequence[Excess]) -> str:
@@ -260,7 +278,6 @@ def check_service_quota(
     Raises:
         QuotaExceeded: Names the field, its value and what is allowed.
     """
-    hint = "see 'cloudml quota list'; an owner may apply for more with 'cloudml quota update -t models'"
     if found := quotas.excess(quota, quotas.requested_amounts(replica.workload), kind="model"):
         first = found[0]
         raise QuotaExceeded(
@@ -268,13 +285,15 @@ def check_service_quota(
             field=first.field,
             value=getattr(submitted, first.field),
             allowed=_allowed_by(found),
-            hint=hint,
+            hint=_advise_more(found, "models"),
         )
     most = quota.model.count
     if most not in (None, quotas.UNLIMITED) and services >= (most or 0):
         raise QuotaExceeded(
             f"the quota of model services: {services} of {most} are there", field="model_name",
-            allowed=f"at most {most}; stop or delete another one", hint=hint,
+            allowed=f"at most {most}; stop or delete another one",
+            hint="see 'cloudml quota list'; an administrator may raise it with "
+            "'cloudml admin quota set ORG -t models --count COUNT'",
         )  # fmt: skip
 
 
