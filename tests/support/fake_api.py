@@ -38,6 +38,7 @@ from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.models.server import ServerInfo, WhoAmI
 from cloud_ml.models.storage.batches import Entry, EntryReader
 from cloud_ml.models.storage.objects import (
+    PRESIGN_LIMIT_S,
     BatchOutcome,
     BatchOutcomes,
     Bucket,
@@ -122,6 +123,7 @@ class FakeApi:
         self.points_query: dict[str, str] = {}
         self.runs_query: dict[str, str] = {}
         self.scopes: list[str] | None = None
+        self.presign_limit_s = PRESIGN_LIMIT_S
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
 
     def __call__(self, seen: Seen) -> Reply:
@@ -143,7 +145,8 @@ class FakeApi:
         return json_reply(codec.encode(me))
 
     def on_server(self, _: Seen) -> Reply:
-        return json_reply(codec.encode(ServerInfo(version="9.9")) | {"a_newer_field": 1})
+        info = ServerInfo(version="9.9", presign_limit_s=self.presign_limit_s)
+        return json_reply(codec.encode(info) | {"a_newer_field": 1})
 
     def on_frameworks(self, _: Seen) -> Reply:
         return json_reply({"tensorflow": ["2.16", "1.15"], "python": ["3.11"]})

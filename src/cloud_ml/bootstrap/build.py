@@ -153,6 +153,7 @@ def build(
             version=cloud_ml.__version__,
             isolation=dict(engine.isolation()),
             missing=list(engine.missing()),
+            presign_limit_s=settings.storage.presign_limit_s,
         ),
         sealer=sealer,
         settings=settings.api,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cloud_ml.models.storage.objects import PRESIGN_LIMIT_S
+
 
 @dataclass(frozen=True, kw_only=True)
 class WhoAmI:
@@ -27,9 +29,11 @@ class ServerInfo:
     """What answers: its version and what this machine gives to jobs.
 
     ``isolation`` maps a fence (sandbox, limits, network, …) to what is in force; ``missing`` lists
-    sentences that say what the machine lacks and how to get it.
+    sentences that say what the machine lacks and how to get it. ``presign_limit_s`` is how long a link
+    to an object may be good for.
     """
 
     version: str
     isolation: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    presign_limit_s: float = PRESIGN_LIMIT_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cloud_ml.models.storage.objects import PRESIGN_LIMIT_S
 from cloud_ml.settings.sizes import GIB, MIB
 
 
@@ -13,7 +14,7 @@ class StorageSettings:
 
     usage_staleness_s: float = 60.0
     """How old a count of what a bucket holds may be. Uploads are added to it at once."""
-    presign_limit_s: float = 604_800.0
+    presign_limit_s: float = PRESIGN_LIMIT_S
     """How long a link to an object may be good for."""
     upload_expiry_s: float = 604_800.0
     """How long an unfinished upload is kept after its last part or segment."""

@@ -17,6 +17,7 @@ from cloud_ml.errors import Conflict, NotFound, PreconditionFailed, TransportErr
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage.objects import (
+    PRESIGN_LIMIT_S,
     Bucket,
     BucketPage,
     BucketUsage,
@@ -245,17 +246,34 @@ class AsyncObjects:
         )
         return codec.decode(StoredObject, await self._transport.json(request), ignore_unknown=True)
 
-    def presign(self, uri: str, *, expires_s: float = 3600, method: str = "GET") -> str:
+    def presign(
+        self,
+        uri: str,
+        *,
+        expires_s: float = 3600,
+        method: str = "GET",
+        limit_s: float = PRESIGN_LIMIT_S,
+    ) -> str:
         """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not
         ask the server.
 
+        Args:
+            uri: The object.
+            expires_s: How long the link works, in seconds.
+            method: ``GET`` or ``PUT``.
+            limit_s: The server's limit, which is 7 days unless its operator has set another one
+                (``server_info().presign_limit_s``).
+
         Raises:
-            InvalidRequest: The time is not above 0, or the method is another one.
+            InvalidRequest: The time is not above 0, or above the limit, or the method is another
+                one.
         """
-        if expires_s <= 0:
-            raise refuse("expires", expires_s, "a time above 0")
-        path = object_path(object_uri(uri))
-        return self._transport.link(method, path, expires=math.ceil(time.time() + expires_s))
+        if not 0 < expires_s <= limit_s:
+            raise refuse("expires", expires_s, f"above 0 and at most {limit_s:g} s")
+        now = time.time()
+        # A whole second that rounding adds would be beyond the limit.
+        expires = min(math.ceil(now + expires_s), math.floor(now + limit_s))
+        return self._transport.link(method, object_path(object_uri(uri)), expires=expires)
 
     async def digest(self, uri: str) -> str | None:
         """The SHA-256 of an object; the server may have to read it."""

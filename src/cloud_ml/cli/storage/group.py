@@ -15,7 +15,7 @@ from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, n
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.options.base import EXPIRES_ALIASES, Option
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
+from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, TransportError
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage.objects import Bucket, StoredObject, UnnameableObject
@@ -255,13 +255,31 @@ def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None)
 def presign(session: Session, uri: str, expires: str, method: str) -> None:
     """Print a link that opens an object for anybody who has it, without a key.
 
-    It ends when its time is over or your key is revoked. The server decides how long a link may
-    last (7 days, unless set otherwise) when it is used. With PUT: curl -T FILE 'LINK'.
+    It ends when its time is over or your key is revoked. The server limits how long a link may
+    last: to 7 days, unless set otherwise. With PUT: curl -T FILE 'LINK'.
     """
-    from cloud_ml.models.common import check_duration, duration_seconds
+    from cloud_ml.models.common import check_duration, duration_seconds, refuse
 
     seconds = duration_seconds(check_duration("expires", expires))
-    echo(session.client.storage.presign(uri, expires_s=seconds, method=method.upper()))
+    limit_s = _link_limit_s(session)
+    if seconds > limit_s:
+        days, rest = divmod(limit_s, 86_400)
+        shown = f"{limit_s:g}s" if rest else f"{days:g}d"
+        raise refuse("expires", expires, f"at most {shown}, the limit of the server")
+    link = session.client.storage.presign(
+        uri, expires_s=seconds, method=method.upper(), limit_s=limit_s
+    )
+    echo(link)
+
+
+def _link_limit_s(session: Session) -> float:
+    """The server's limit, or what it usually is where the server is away: links need none."""
+    from cloud_ml.models.storage.objects import PRESIGN_LIMIT_S
+
+    try:
+        return session.client.server_info().presign_limit_s
+    except TransportError:
+        return PRESIGN_LIMIT_S
 
 
 def _output_of_a_job(sources: tuple[str, ...]) -> str | None:

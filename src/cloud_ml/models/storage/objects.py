@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+PRESIGN_LIMIT_S = 604_800.0
+"""How long a link may be good for where the operator has set nothing else."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredObject:

@@ -447,3 +447,18 @@ def test_a_draft_that_is_longer_than_the_object_begins_anew(
     assert run("storage", "cp", "fds://cloudml/large", str(tmp_path / "large")).exit_code == 0
     assert (tmp_path / "large").read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["large"]
+
+
+def test_a_link_lasts_as_long_as_the_server_allows(run: Run, api: FakeApi) -> None:
+    refused = run("storage", "presign", "fds://cloudml/a", "--expires", "30d")
+    assert refused.exit_code == 1
+    assert "expires is '30d'; allowed is at most 7d, the limit of the server" in refused.stderr
+    assert run("storage", "presign", "fds://cloudml/a", "--expires", "7d").exit_code == 0
+    api.presign_limit_s = 3_000.0
+    refused = run("storage", "presign", "fds://cloudml/a", "--expires", "1h")
+    assert "at most 3000s" in refused.stderr
+    api.presign_limit_s = 2_592_000.0
+    assert (
+        "X-Cloudml-Expires"
+        in run("storage", "presign", "fds://cloudml/a", "--expires", "30d").stdout
+    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,18 @@ def test_a_place_that_cannot_be_written_is_named(
     api.objects["fds://cloudml/a"] = b"x"
     with pytest.raises(InvalidRequest, match="none/a cannot be written"):
         client.storage.download("fds://cloudml/a", tmp_path / "none" / "a")
+
+
+def test_a_link_that_would_never_work_is_not_made(
+    client: CloudMlClient, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.5)
+    week = client.storage.presign("fds://cloudml/a", expires_s=604_800)
+    assert "X-Cloudml-Expires=1604800&" in week  # a second more would be beyond the limit
+    assert "X-Cloudml-Expires=1000001&" in client.storage.presign("fds://cloudml/a", expires_s=0.1)
+    for expires_s in (0, -1, 604_800.5, 2_592_000, float("inf"), float("nan")):
+        with pytest.raises(InvalidRequest, match="above 0 and at most 604800 s"):
+            client.storage.presign("fds://cloudml/a", expires_s=expires_s)
+    month = client.storage.presign("fds://cloudml/a", expires_s=2_592_000, limit_s=2_592_000)
+    assert "X-Cloudml-Expires=3592000&" in month
+    assert server.seen == []
