@@ -404,3 +404,27 @@ async def test_the_audit_log_is_read_by_who_manages_in_pages_and_filtered(
     assert (await good(owner, "GET", "/audit?since=2030-01-01T00:00:00Z"))["items"] == []
     assert (await owner.call("GET", f"{ADMIN}/audit?since=yesterday")).json()["field"] == "since"
     assert await refused(owner, "GET", "/audit?org=-1") == (404, "not_found")
+
+
+async def test_an_admin_reads_what_a_deleted_organisation_did(
+    served: Served, owner: Caller
+) -> None:
+    await good(owner, "POST", "/users", {"name": "max"})
+    await good(served.admin, "PATCH", "/orgs/vision", {"enabled": False})
+    await good(served.admin, "DELETE", "/orgs/vision")
+    found = await good(served.admin, "GET", "/audit?org=vision")
+    assert [(one["org"], one["target"]) for one in found["items"]] == [("vision", "max")]
+    assert await refused(served.admin, "GET", "/audit?org=visions") == (404, "not_found")
+    other = served.platform.identities.organisation("other")
+    someone = served.as_caller(served.platform.identities.create_key(other, "ida", role=Role.OWNER))
+    assert await refused(someone, "GET", "/audit?org=vision") == (404, "not_found")
+
+
+async def test_an_outcome_that_there_is_not_is_refused_with_the_nearest(owner: Caller) -> None:
+    answer = await owner.call("GET", f"{ADMIN}/audit?outcome=forbiden")
+    assert (answer.status, answer.json()["field"]) == (400, "outcome")
+    assert answer.json()["hint"] == "Did you mean forbidden?"
+    assert "done, already_exists" in answer.json()["allowed"]
+    for outcome in ("done", "forbidden", "quota_exceeded", "seen_before"):
+        assert (await owner.call("GET", f"{ADMIN}/audit?outcome={outcome}")).status == 200
+    assert (await owner.call("GET", f"{ADMIN}/audit?outcome={'x' * 5000}")).status == 400

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import get_close_matches
 
-from cloud_ml.domain.audit import AuditEntry, AuditFilter
-from cloud_ml.domain.tenancy import Operation
+from cloud_ml import errors
+from cloud_ml.domain.audit import DONE, AuditEntry, AuditFilter
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM, Operation
+from cloud_ml.models import common
 from cloud_ml.models.admin.accounts import AuditLine, AuditPage
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.access.identities import Identities, Identity
@@ -13,6 +16,16 @@ from cloud_ml.usecases.access.permissions import permit
 
 EVERYBODY = "-1"
 """Names all organisations, as on the original wire."""
+OUTCOMES = (
+    DONE,
+    *sorted(
+        kind.code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.RequestError)
+    ),
+)
+"""What an entry's outcome may be: only refusals of requests are noted."""
+_LONGEST_WORD = 63
 
 
 class AuditLog:
@@ -38,12 +51,32 @@ class AuditLog:
         Raises:
             Forbidden: The caller manages no organisation.
             NotFound: The organisation is absent or not the caller's.
+            InvalidRequest: There is no such outcome.
         """
         permit(caller, Operation.MANAGE_ORGANISATION)
+        if audit_filter.outcome is not None:
+            _check_outcome(audit_filter.outcome)
         everybody = audit_filter.org == EVERYBODY and caller.admin
-        org = None if everybody else self._identities.named(caller, audit_filter.org).name
+        org = None if everybody else self._org_of(caller, audit_filter.org)
         page = self._store.audit(replace(audit_filter, org=org), after=after, limit=limit)
         return AuditPage(items=[_line(entry) for entry in page.items], next=page.next)
+
+    def _org_of(self, caller: Identity, name: str | None) -> str:
+        """The organisation's name. An admin also reads what one did that is deleted: its record
+        stays.
+        """
+        if caller.admin and name and len(name) <= _LONGEST_WORD and common.NAME.fullmatch(name):
+            record = self._store.find(ORGANISATION, SYSTEM, name)
+            if record is not None:
+                return record.key.name
+        return self._identities.named(caller, name).name
+
+
+def _check_outcome(outcome: str) -> None:
+    if outcome in OUTCOMES:
+        return
+    near = get_close_matches(outcome[:_LONGEST_WORD], OUTCOMES, n=1)
+    raise common.refuse("outcome", outcome, ", ".join(OUTCOMES), suggestion="".join(near))
 
 
 def _line(entry: AuditEntry) -> AuditLine:
