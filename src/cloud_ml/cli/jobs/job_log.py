@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from cloud_ml.cli.jobs.times import moment
 from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.options.numbers import WholeNumber
 from cloud_ml.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from cloud_ml.models.jobs.job import Job
 
 
 @click.command()
@@ -110,11 +114,27 @@ def logs(
         chunks = matching_lines(chunks, expression, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)
     if printed == NOTHING:
+        job = session.client.describe_train_job(name)
+        chosen = (since, task, role, pattern)
+        whole = lines != 0 and all(one is None for one in chosen)
+        if whole and _has_lost_its_log(job, attempt):
+            note(
+                f"{name} has had output, but its log is not on the server any more: it was deleted "
+                "with the job, or was not restored"
+            )
+            return 0
         source = f"attempt {attempt} of {name}" if attempt else name
         source = f"{task or role} of {source}" if task or role else source
-        over = installation and session.client.describe_train_job(name).finished
+        over = installation and job.finished
         note(f"{source} has {_nothing(since, expression, installation=installation, over=over)}")
     return max(printed, 0)
+
+
+def _has_lost_its_log(job: Job, attempt: int | None) -> bool:
+    """Whether a log is empty although the last attempt is known to have written something, as after
+    a restore without the folder of the engine.
+    """
+    return job.finished and "output" in job.stages and attempt in (None, job.attempt)
 
 
 def _nothing(

@@ -313,6 +313,12 @@ def test_logs_are_searched(run: Run, api: FakeApi) -> None:
     assert of_task.stderr == "worker-1 of attempt 2 of a has no output\n"
     api.jobs["a"] = make_job("a", phase="Running")
     assert run("jobs", "logs", "a").stderr == "a has no output yet\n"
+    api.jobs["a"] = make_job("a", phase="Succeeded", stages={"output": START})
+    for options in ((), ("-n", "5"), ("--attempt", "1"), ("--no-installation",)):
+        lost = run("jobs", "logs", "a", *options)
+        assert "its log is not on the server any more" in lost.stderr
+    assert run("jobs", "logs", "a", "-n", "0").stderr == "a has no output\n"
+    assert run("jobs", "logs", "a", "--task", "worker-1").stderr == "worker-1 of a has no output\n"
     for wrong, words in ((("--grep", "["), "no regular expression"), (("-i",), "belong to --grep")):
         result = run("jobs", "logs", "a", *wrong)
         assert (result.exit_code, words in result.stderr) == (2, True)
