@@ -18,6 +18,7 @@ Importing this module is cheap: what talks to the network is imported where it i
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -109,6 +110,27 @@ class CloudMlClient(TrainJobs, ModelServices, ServerCalls):
     def close(self) -> None:
         """Close the connections that are kept open; the client stays usable."""
         self._transport.close()
+
+    def for_org(self, org: str) -> Self:
+        """A client for what another organisation has, also a disabled one: for administrators.
+
+        It reads, cancels, stops and deletes; the server refuses what else it is asked for. It
+        shares the connections of this client.
+
+        Args:
+            org: The organisation's name or number.
+
+        Raises:
+            NotFound: There is none, or the caller is no administrator.
+        """
+        number = self.admin.describe_org(org).org_id
+        other = copy.copy(self)
+        # A copy has this client's parts, which ask about its own organisation.
+        other.__dict__ = {
+            "_connection": self._connection,
+            "_transport": self._transport.for_org(number),
+        }
+        return other
 
     @property
     def endpoint(self) -> str:

@@ -12,7 +12,7 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest, NotFound, QuotaExceeded, Unauthenticated
 from cloud_ml.models.admin.quota import LimitsChange
 from cloud_ml.models.jobs.train_job import TrainJob
-from support.server import RealServer, eventually
+from support.server import RealServer, eventually, trainer
 
 UNTIL_GO = """
 import pathlib, sys, time
@@ -53,6 +53,38 @@ def test_from_an_empty_organisation_to_a_key_that_works(
     assert made.secret_key not in listed.out
     olga.admin.delete_user("max")
     assert server.cli("whoami", **keys).code == 1
+
+
+def test_an_admin_ends_the_jobs_of_a_disabled_organisation(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    source = str(trainer(tmp_path / "source", "import time; time.sleep(300)"))
+    server.cli("admin", "orgs", "create", "robotics").good()
+    server.cli("admin", "users", "create", "ada", "--role", "owner", "--org", "robotics").good()
+    made = client.admin.create_key("ada", org="robotics")
+    keys = {"CLOUDML_ACCESS_KEY": made.key.access_key, "CLOUDML_SECRET_KEY": made.secret_key}
+    with CloudMlClient(made.key.access_key, made.secret_key, server.endpoint) as ada:
+        for name in ("first", "second"):
+            ada.submit_train_job(TrainJob(name, "trainer.task", source))
+        other = server.cli("jobs", "cancel", "first", "--org", "default", **keys)
+        assert (other.code, "there is no organisation default" in other.err) == (1, True)
+    server.cli("admin", "orgs", "disable", "robotics").good()
+    assert "first" in server.cli("jobs", "list", "--org", "robotics").good().out
+    assert server.cli("jobs", "cancel", "first").code == 1
+    server.cli("jobs", "cancel", "first", "--org", "robotics").good()
+    described = server.cli("jobs", "describe", "first", "--org", "robotics").good().out
+    assert "ada of robotics" in described
+    server.cli("jobs", "logs", "first", "--org", "robotics").good()
+    asks = server.cli("jobs", "delete", "--all", "--org", "robotics")
+    assert "all 2 jobs of the organisation robotics" in asks.err
+    server.cli("jobs", "delete", "--all", "--org", "robotics", "--yes", "--wait").good()
+    robotics = client.for_org("robotics")
+    assert list(robotics.list_train_jobs()) == []
+    with pytest.raises(InvalidRequest, match="org_id is not a known parameter"):
+        robotics.submit_train_job(TrainJob("third", "trainer.task", source))
+    assert client.whoami().org == "default"
+    with pytest.raises(NotFound, match="there is no organisation nowhere"):
+        client.for_org("nowhere")
 
 
 def test_a_program_with_a_narrow_token_runs_a_script(server: RealServer, tmp_path: Path) -> None:

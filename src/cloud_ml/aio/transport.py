@@ -6,11 +6,12 @@ Each ring adds one concern: ``json`` reads the document, ``send`` turns refusals
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cloud_ml.aio.answers import AsyncAnswer
@@ -71,8 +72,15 @@ class AsyncTransport:
         self.credentials = credentials
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
+        self._org_id: str | None = None
         self._connect_timeout_s = connect_timeout_s
         self._pool = pool or AsyncConnectionPool(endpoint, connect_timeout_s=connect_timeout_s)
+
+    def for_org(self, org_id: str) -> AsyncTransport:
+        """The same connections, for requests about another organisation, of an administrator."""
+        other = copy.copy(self)
+        other._org_id = org_id
+        return other
 
     async def aclose(self) -> None:
         """Close idle connections; the transport stays usable."""
@@ -105,6 +113,8 @@ class AsyncTransport:
             CloudMlError: The server's refusal, as the exception that it names.
             TransportError: No server, or not one of ours.
         """
+        if self._org_id is not None:
+            request = replace(request, query={**request.query, "org_id": self._org_id})
         answer, arrived, repeated = await self._open(request)
         if answer.status < 300:
             return answer

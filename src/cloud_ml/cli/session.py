@@ -22,13 +22,16 @@ class Session:
     def __init__(self, context: str | None = None, endpoint: str | None = None) -> None:
         self.context = context
         self.endpoint = endpoint
+        self.org: str | None = None
+        """Another organisation, whose jobs an administrator names."""
 
     @cached_property
     def client(self) -> CloudMlClient:
         """The client, made when a command first needs it."""
         from cloud_ml.client import CloudMlClient
 
-        return CloudMlClient(endpoint=self.endpoint, context=self.context)
+        client = CloudMlClient(endpoint=self.endpoint, context=self.context)
+        return client if self.org is None else client.for_org(self.org)
 
     def close(self) -> None:
         """Close the client's connections, if there was one."""

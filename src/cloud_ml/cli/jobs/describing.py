@@ -26,6 +26,7 @@ from cloud_ml.cli.display.output import (
 )
 from cloud_ml.cli.jobs.recovery_facts import find_checkpoint_given, recovery_facts
 from cloud_ml.cli.jobs.timeline import Span, spans, timeline
+from cloud_ml.cli.options.other_org import other_org_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _USES = 8
 @click.command()
 @click.argument("name", shell_complete=job_names)
 @output_option()
+@other_org_option
 @pass_session
 def describe(session: Session, name: str, output: str | None) -> None:
     """Tell the story of a job: its stages, what it uses, its last events, why it ended and what

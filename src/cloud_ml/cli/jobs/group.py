@@ -16,6 +16,7 @@ from cloud_ml.cli.jobs.name_suggestions import JobsGroup, each_job, near_names
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.options.deleting import confirm_deletion, yes_option
+from cloud_ml.cli.options.other_org import other_org_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def events(session: Session, name: str, *, follow: bool, output: str | None) -> 
     help="Time between SIGTERM and SIGKILL, such as 30s; 0 kills at once. Otherwise the job's own.",
 )
 @click.option("-y", "--yes", is_flag=True, hidden=True)
+@other_org_option
 @pass_session
 def cancel(session: Session, names: tuple[str, ...], *, grace: str | None, yes: bool) -> int:
     """Cancel jobs in any state. What they wrote stays."""
@@ -209,6 +211,7 @@ def _paused(job: Job) -> str:
 @click.option(
     "-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's."
 )
+@other_org_option
 @pass_session
 def delete(
     session: Session,
@@ -230,7 +233,7 @@ def delete(
         if not found:
             note("There are no jobs.")
             return 0
-        if not yes and not _confirmed(found):
+        if not yes and not _confirmed(found, session.org):
             note("Nothing is deleted.")
             return 1
         names = tuple(job.name for job in found)
@@ -251,13 +254,14 @@ def delete(
     return each_job(session, names, remove)
 
 
-def _confirmed(found: Sequence[JobSummary]) -> bool:
+def _confirmed(found: Sequence[JobSummary], org: str | None) -> bool:
     """Whether all jobs are to be deleted."""
     from cloud_ml.models.jobs.job import FINISHED
 
     running = sum(job.phase not in FINISHED for job in found)
     count = "the only job" if len(found) == 1 else f"all {len(found)} jobs"
-    what = f"{count} of your organisation" + (f" ({running} not ended)" if running else "")
+    whose = "your organisation" if org is None else f"the organisation {org}"
+    what = f"{count} of {whose}" + (f" ({running} not ended)" if running else "")
     if not is_person():
         raise click.UsageError(f"this deletes {what}; add --yes")
     return click.confirm(f"Delete {what}, with logs and outputs?", err=True)

@@ -11,6 +11,7 @@ from cloud_ml.cli.display.output import echo_as, echo_table, note, output_option
 from cloud_ml.cli.jobs.times import moment
 from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.options.numbers import WholeNumber
+from cloud_ml.cli.options.other_org import other_org_option
 from cloud_ml.cli.session import Session, pass_session
 
 
@@ -74,6 +75,7 @@ from cloud_ml.cli.session import Session, pass_session
     help="Maximum number; 0 means all.",
 )
 @click.option("-a", "--all", "everything", is_flag=True, help="The same as --limit 0.")
+@other_org_option
 @pass_session
 def list_jobs(
     session: Session,

@@ -13,6 +13,7 @@ from cloud_ml.cli.display.output import note
 from cloud_ml.cli.jobs.times import moment
 from cloud_ml.cli.options.base import Option
 from cloud_ml.cli.options.numbers import WholeNumber
+from cloud_ml.cli.options.other_org import other_org_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 @click.option("--grep", "pattern", metavar="REGEX", help="Only lines that match; -n counts before.")
 @click.option("-i", "--ignore-case", is_flag=True, help="With --grep: ignore case.")
 @click.option("--invert-match", is_flag=True, help="With --grep: only lines that do not match.")
+@other_org_option
 @pass_session
 def logs(
     session: Session,
