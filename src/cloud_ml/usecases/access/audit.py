@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from cloud_ml import errors
 from cloud_ml.domain.audit import DONE, AuditEntry, AuditFilter
-from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM, Operation
+from cloud_ml.domain.tenancy import Operation
 from cloud_ml.models import common
 from cloud_ml.models.admin.accounts import AuditLine, AuditPage
 from cloud_ml.state.base import StateStore
@@ -57,19 +57,9 @@ class AuditLog:
         if audit_filter.outcome is not None:
             _check_outcome(audit_filter.outcome)
         everybody = audit_filter.org == EVERYBODY and caller.admin
-        org = None if everybody else self._org_of(caller, audit_filter.org)
+        org = None if everybody else self._identities.name_ever(caller, audit_filter.org)
         page = self._store.audit(replace(audit_filter, org=org), after=after, limit=limit)
         return AuditPage(items=[_line(entry) for entry in page.items], next=page.next)
-
-    def _org_of(self, caller: Identity, name: str | None) -> str:
-        """The organisation's name. An admin also reads what one did that is deleted: its record
-        stays.
-        """
-        if caller.admin and name and len(name) <= _LONGEST_WORD and common.NAME.fullmatch(name):
-            record = self._store.find(ORGANISATION, SYSTEM, name)
-            if record is not None:
-                return record.key.name
-        return self._identities.named(caller, name).name
 
 
 def _check_outcome(outcome: str) -> None:

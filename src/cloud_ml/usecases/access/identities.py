@@ -214,6 +214,22 @@ class Identities:
                 return self.organisation(claim.spec.org)
         raise NotFound(f"there is no organisation {name[:63]}", field="org", value=name[:63])
 
+    def name_ever(self, caller: Identity, name: str | None) -> str:
+        """The name of the organisation that a request names; for an admin also of a deleted one,
+        whose record stays.
+
+        Raises:
+            NotFound: As ``named``.
+        """
+        try:
+            return self.named(caller, name).name
+        except NotFound:
+            if not caller.admin or not name or len(name) > 63 or not common.NAME.fullmatch(name):
+                raise
+            if self._store.find(ORGANISATION, SYSTEM, name) is None:
+                raise
+            return name
+
     def create_organisation(
         self, name: str, *, mail: str = "", default_bucket: str = "", once: Once | None = None
     ) -> Organisation:
