@@ -35,6 +35,12 @@ def server(offline: Run, data: Path) -> Run:
     return run
 
 
+RIGHTS = (
+    "Users, keys and tokens that ended after the backup work again. Disable or revoke them again: "
+    "cloudml admin users, cloudml admin keys, cloudml token."
+)
+
+
 def test_a_migration_says_from_where_to_where(offline: Run, data: Path) -> None:
     outputs = [offline("server", "--data-dir", str(data), "migrate").output for _ in range(2)]
     database = data / "state.db"
@@ -71,8 +77,7 @@ def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> N
     assert (
         result.output == f"The database of the data folder {data} is that of {copy} now.\n"
         f"The one before is kept as {aside}.\n"
-        "Users, keys and tokens that ended after the backup work again. Disable or revoke them "
-        "again: cloudml admin users, cloudml admin keys, cloudml token.\n"
+        f"{RIGHTS}\n"
     )
 
 
@@ -85,6 +90,7 @@ def test_a_restore_into_a_new_folder_says_that_it_is_new(
     assert result.output == (
         f"The database of the data folder {new} is that of {copy} now.\n"
         "The data folder is new and holds nothing else: copy the objects into it, too.\n"
+        f"{RIGHTS}\n"
     )
 
 
