@@ -68,7 +68,7 @@ async def test_a_call_that_waits_when_the_service_is_stopped_or_deleted(
     async with world(tmp_path, waiting_s=60.0) as here:
         here.route()
         early = here.call()
-        here.route(wanted=False, deleting=deleting)
+        here.route(is_served=False, deleting=deleting)
         assert early.found.result() == status, "at once"
         assert here.call().found.result() == status
 
@@ -78,16 +78,16 @@ async def test_a_call_under_way_when_the_service_is_deleted(tmp_path: Path) -> N
         await here.replica("slow", lambda _: None)
         here.route("slow")
         early = here.call()
-        while not here.asked:
+        while not here.calls:
             await asyncio.sleep(0.001)
-        here.route(wanted=False, deleting=True)
+        here.route(is_served=False, deleting=True)
         here.service.close()
         assert early.found.result() == 404
 
 
 async def test_strangers_do_not_hear_that_a_service_is_being_deleted(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        here.route(wanted=False, deleting=True)
+        here.route(is_served=False, deleting=True)
         for token, refusal in (("", MISSING), ("cmt1.x.1.y", WRONG)):
             assert here.service.refusal(token, PREDICT) is refusal
 

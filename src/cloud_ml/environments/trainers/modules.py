@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from cloud_ml.environments.base import EnvironmentFailed
@@ -125,6 +124,8 @@ def _nearest(wrong: str, names: Sequence[str]) -> str:
     same = [one for one in names if one.rpartition(".")[2] == last]
     if len(same) == 1:
         return same[0]
+    from difflib import get_close_matches  # noqa: PLC0415 - only refusals need it
+
     return next(iter(get_close_matches(wrong, same or names, n=1)), "")
 
 
