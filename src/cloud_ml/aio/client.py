@@ -17,7 +17,6 @@ Importing this module is cheap: what talks to the network is imported where it i
 
 from __future__ import annotations
 
-import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -123,12 +122,10 @@ class AsyncCloudMlClient(AsyncTrainJobs, AsyncModelServices, AsyncServerCalls):
             NotFound: There is none, or the caller is no administrator.
         """
         number = (await self.admin.describe_org(org)).org_id
-        other = copy.copy(self)
-        # A copy has this client's parts, which ask about its own organisation.
-        other.__dict__ = {
-            "_connection": self._connection,
-            "_transport": self._transport.for_org(number),
-        }
+        # Not a copy: it would have this client's parts, which ask about its own organisation.
+        other = object.__new__(type(self))
+        other._connection = self._connection
+        other._transport = self._transport.for_org(number)
         return other
 
     @property
