@@ -145,7 +145,9 @@ class Slots:
         self._hold(uid, job.key.org, self._waiting.pop(uid))
         self._worlds[uid] = self._take_largest_world(job)
         self._wake_heads(job.key.org)
-        self._wake_first()
+        # What the job takes of its organisation's quota may give the turn of another line away.
+        for line in self._of_all_kinds:
+            line._wake_first()
         return True
 
     def world_for(self, job: WorkloadRecord) -> World:

@@ -517,3 +517,36 @@ def test_processors_are_promised_as_often_as_the_operator_says(
     assert slots.take(second) is both
     sentence = "processors of this machine: 3 cores of 4 cores are used, the job asks for 3 cores"
     assert message(slots, second) == ("" if both else sentence)
+
+
+def test_whoever_gets_the_turn_as_another_line_takes_the_quota_is_woken(woken: list[str]) -> None:
+    """A job waited for memory that another organisation's next job did not need."""
+    lines: list[Slots] = []
+    quota_of = {"b": QuotaSpec(total=Limits(cpu_millis=4000))}
+    capacity = Capacity(cpu_millis=16_000, memory_bytes=8 * GIB)
+
+    def line(kind: str, wake: list[str]) -> Slots:
+        def quota(org: str) -> QuotaSpec:
+            return quota_of.get(org, QuotaSpec())
+
+        return Slots(8, capacity, wake.append, quota, kind=kind, beside=lines)
+
+    def waiting(uid: str, org: str, after_s: float, cpu: str, memory: str) -> TrainJobRecord:
+        fields = {"cpu_limit": cpu, "memory_limit": memory}
+        job = job_in(
+            Phase.QUEUED, uid=uid, queued_at=NOW + timedelta(seconds=after_s), fields=fields
+        )
+        return replace(job, key=replace(job.key, org=org))
+
+    jobs, boards = line("train", woken), line("tensorboard", [])
+    runs = waiting("runs", "c", 0, "1", "5G")
+    large, small = waiting("large", "b", 1, "2", "5G"), waiting("small", "a", 2, "1", "1G")
+    for job in (runs, large, small):
+        jobs.sync(job)
+    assert [jobs.take(job) for job in (runs, large, small)] == [True, False, False]
+    woken.clear()
+    board = waiting("board", "b", 3, "4", "1G")
+    boards.sync(board)
+    assert boards.take(board)
+    assert "small" in woken
+    assert jobs.take(small)
