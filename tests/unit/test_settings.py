@@ -134,6 +134,7 @@ def test_no_variable_of_clients_jobs_and_tests_is_refused() -> None:
     ("variable", "value"),
     [
         ("CLOUDML_SERVER_SERVICE_HOST", "10.0.0.1"),
+        ("CLOUDML_SERVER_SERVICE_PORT", "80"),
         ("CLOUDML_SERVER_SERVICE_PORT_HTTP", "80"),
         ("CLOUDML_SERVER_PORT", "tcp://10.0.0.1:80"),
         ("CLOUDML_GATEWAY_PORT", "tcp://10.0.0.1:80"),

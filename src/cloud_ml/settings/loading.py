@@ -188,7 +188,8 @@ def _check_unknown_variable(variable: str, text: str, known: list[str]) -> None:
 def _is_service_link(variable: str, text: str) -> bool:
     if not _SERVICE_LINK.fullmatch(variable):
         return False
-    return not variable.endswith("_PORT") or "://" in text
+    is_own_port = variable.endswith("_PORT") and not variable.endswith("_SERVICE_PORT")
+    return "://" in text or not is_own_port
 
 
 _TYPES = {"bool": "yes or no", "int": "a whole number", "float": "a number"}
