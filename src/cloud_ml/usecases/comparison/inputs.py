@@ -82,7 +82,9 @@ class InputManifests:
             known = manifests_of(self._store.tracking.inputs([uid]).get(uid, "[]"))
             missing = [uri for uri in input_uris(job.spec) if uri not in known]
             budget = ReadBudget()
-            own = OwnObjects(written_uris(job.spec), job.status.started_at)
+            # A short job may have ended before anybody has seen that it runs.
+            started = job.status.started_at or job.status.starting_at
+            own = OwnObjects(written_uris(job.spec), started)
             for uri in missing:
                 leave_out = own if uri == mounted_uri(job.spec) else None
                 manifest = self.manifest(job.key.org, uri, stop, budget, leave_out)
