@@ -204,13 +204,13 @@ class Organisations:
             f"somebody makes a bucket of {org} at this moment",
         ) as fence:
             self._check_holds_nothing(org)
+            self._delete_default_bucket(org, record.spec.default_bucket)
             # Do this before marking the organisation, so that an interrupted deletion is repeated
             # as a whole.
             for secret in everything(self._store, SECRET, org):
                 self._store.request_delete(SECRET, secret.key.uid, now=self._clock())
                 self._store.delete(SECRET, secret.key.uid, fence=None)
             self._store.tracking.forget_experiments(org)
-            self._delete_default_bucket(org, record.spec.default_bucket)
             record = self._store.request_delete(
                 ORGANISATION, record.key.uid, now=self._clock(), once=once, fence=fence
             )
