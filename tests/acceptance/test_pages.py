@@ -70,7 +70,7 @@ PAGES = [
         "docs/howto/backup.md",
         before=("cloudml jobs submit ./mine -n kept --save_mode",),
         skip=r"rsync|systemctl|cloudml server restore|pg_|createdb",
-        instead={"/var/lib/cloudml": "$DATA", "/backups": "."},
+        instead={"/var/lib/cloud-ml": "$DATA", "/backups": "."},
     ),
     Typed("README.md", skip=r"make |\. \.venv|cloudml server$"),
     Typed("docs/tutorial.md", skip=r"python3 -m venv|\. \.venv|pip install|cloudml server$"),
@@ -102,7 +102,12 @@ PAGES = [
         instead={"http://127.0.0.1:8471": "$SERVER_ADDRESS"},
         known={"127.0.0.1:8600": r"answers at (\S+)"},
     ),
-    Typed("docs/howto/administration.md", known={"AK0123456789": r"\bAK\w{10,}"}),
+    Typed(
+        "docs/howto/administration.md",
+        # `test_administration.py` does both; another page needs the organisation.
+        skip=r"cloudml jobs cancel linear --org|cloudml admin orgs delete",
+        known={"AK0123456789": r"\bAK\w{10,}"},
+    ),
     Typed(
         "docs/howto/quotas.md",
         before=(

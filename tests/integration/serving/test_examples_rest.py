@@ -84,7 +84,7 @@ def test_regressions(linear: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request", "words"),
+    ("body", "words"),
     [
         ({}, "'examples' is not a list"),
         ({"examples": []}, "'examples' is not a list"),
@@ -103,8 +103,8 @@ def test_regressions(linear: Running) -> None:
         ({"examples": [{"y": 1}]}, "input 'x' is missing; there is no input 'y'"),
     ],
 )
-def test_what_is_wrong_is_told(linear: Running, request: Any, words: str) -> None:
-    status, document = ask(linear, "POST", REGRESS, request)
+def test_what_is_wrong_is_told(linear: Running, body: Any, words: str) -> None:
+    status, document = ask(linear, "POST", REGRESS, body)
     assert status == 400
     assert words in document["error"]
 

@@ -114,8 +114,9 @@ def enable(session: Session, name: str) -> None:
 @yes_option
 @pass_session
 def delete(session: Session, name: str, yes: bool) -> None:
-    """Remove an organisation that is disabled and has neither jobs nor objects, with its empty
-    default bucket. Its name is never given again.
+    """Remove an organisation that is disabled and has neither jobs nor objects.
+
+    Its empty default bucket goes with it. Its name is never given again.
     """
     confirm_deletion([f"the organisation {name}"], "with its users and keys", yes=yes)
     echo(f"{session.client.admin.delete_org(name).name} is deleted")
