@@ -13,7 +13,8 @@ STOPPED_WELL = "stopped, and exited with code 0"
 """What is said of a process that ends well when its gang is cancelled."""
 _OWN_ENDS = (Reason.COMPLETED, Reason.HUNG)
 """Ends that tasks have by themselves, also while their gang stops."""
-_BY_SIGNALS = (Reason.NON_ZERO_EXIT, Reason.SIGNALED)
+_BY_SIGNALS = (Reason.NON_ZERO_EXIT, Reason.SIGNALED, Reason.START_FAILED)
+"""What may follow from a signal. One that comes while the sandbox is made keeps it from starting."""
 _SHELL_BASE = 128
 
 

@@ -13,6 +13,7 @@ SIGKILL, SIGTERM = 9, 15
 STOPPED = Verdict(Reason.CANCELLED, "stopped on request")
 OVER = Verdict(Reason.TIME_LIMIT, "TimeLimitExceeded: the limit of 2 s is over")
 KILLED = Verdict(Reason.SIGNALED, "master-0 was killed by signal SIGTERM")
+CUT_OFF = Verdict(Reason.START_FAILED, "master-0 could not be started")
 BAD = Verdict(Reason.NON_ZERO_EXIT, "master-0 exited with code 3")
 
 
@@ -21,13 +22,13 @@ def end_of(verdict: Verdict | None, ended_by: str = "", *, several: bool = False
 
 
 @pytest.mark.parametrize("verdict", [STOPPED, OVER])
-@pytest.mark.parametrize("ended", [KILLED, BAD])
+@pytest.mark.parametrize("ended", [KILLED, BAD, CUT_OFF])
 def test_a_task_that_the_server_has_ended_was_stopped(verdict: Verdict, ended: Verdict) -> None:
     result = end_of(verdict).stopped("master-0", ended, by_server=True)
     assert result == Verdict(Reason.CANCELLED, "stopped with the whole job")
 
 
-@pytest.mark.parametrize("ended", [KILLED, BAD])
+@pytest.mark.parametrize("ended", [KILLED, BAD, CUT_OFF])
 def test_a_single_task_that_fails_by_itself_meanwhile_has_its_own_end(ended: Verdict) -> None:
     assert end_of(STOPPED).stopped("master-0", ended, by_server=False) is None
 
