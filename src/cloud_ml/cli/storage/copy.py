@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FAILED = 1
 
 
-class Interrupted(Exception):
+class TransferInterrupted(Exception):
     """Ends a transfer in its thread after an interrupt."""
 
 
@@ -51,7 +51,7 @@ class Totals:
 
         def tell(done: int, _: int | None) -> None:
             if self._stopped:
-                raise Interrupted
+                raise TransferInterrupted
             with self._lock:
                 self._sum += done - self._done.get(item, 0)
                 self._done[item] = done
@@ -79,7 +79,7 @@ def perform(
         move: Remove each source once its copy is verified.
         rename: What is said of a place in its stead, in all that is shown.
     """
-    report = _Report(rename)
+    report = _CopyReport(rename)
     for place, why in plan.skipped:
         report.note(f"left out {place}: {why}")
     for place, why in plan.problems:
@@ -109,7 +109,7 @@ def perform(
     return _FAILED if report.counts["failed"] else 0
 
 
-class _Report:
+class _CopyReport:
     """Says what becomes of each thing, and counts it."""
 
     def __init__(self, rename: Callable[[str], str]) -> None:

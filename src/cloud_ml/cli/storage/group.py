@@ -166,7 +166,7 @@ def rm(session: Session, uris: tuple[str, ...], recursive: bool, yes: bool, dry_
     store, failed = session.client.storage, 0
     whole = [uri for uri in uris if recursive and "/" not in uri.removeprefix(SCHEME).rstrip("/")]
     if whole and not dry_run:
-        _note_users(session, whole)
+        _note_dependents(session, whole)
         _confirm(f"Remove everything in {', '.join(whole)}?", yes)
     for uri in uris:
         try:
@@ -201,7 +201,7 @@ def rb(session: Session, names: tuple[str, ...], force: bool, yes: bool) -> None
     """Remove buckets. One that holds objects stays, unless --force is given."""
     store = session.client.storage
     if force:
-        _note_users(session, names)
+        _note_dependents(session, names)
         _confirm(
             f"Remove {', '.join(names)} with everything in {'it' if len(names) == 1 else 'them'}?",
             yes,
@@ -403,11 +403,11 @@ def _unnameable(store: Storage, uri: str, *, deep: bool) -> list[UnnameableObjec
         return []
 
 
-def _note_users(session: Session, buckets: Sequence[str]) -> None:
+def _note_dependents(session: Session, buckets: Sequence[str]) -> None:
     """Say which model services and queued jobs need the buckets."""
-    from cloud_ml.cli.storage.bucket_users import describe_users
+    from cloud_ml.cli.storage.bucket_dependents import describe_dependents
 
-    for sentence in describe_users(session.client, {_bucket(name) for name in buckets}):
+    for sentence in describe_dependents(session.client, {_bucket(name) for name in buckets}):
         note(sentence)
 
 

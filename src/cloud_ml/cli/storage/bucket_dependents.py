@@ -17,7 +17,7 @@ _MOST_READ = 50
 _SHOWN = 5
 
 
-def describe_users(client: CloudMlClient, buckets: Collection[str]) -> list[str]:
+def describe_dependents(client: CloudMlClient, buckets: Collection[str]) -> list[str]:
     """Sentences about what needs these buckets; empty if nothing does, or if the caller may not
     know.
     """
