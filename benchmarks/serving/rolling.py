@@ -26,31 +26,31 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from support.calling import Load, calling, token_of
 from support.server import RealServer, serving
-from support.services import Asked, running
+from support.services import ServiceApi, running
 from support.serving import save_linear
 
 
-def roll(ask: Asked, _: RealServer, turn: int) -> str:
-    ask("PATCH", "/linear/v1", {"environment": {"TURN": str(turn)}})
-    ask.until("/linear/v1", running(2))
+def roll(api: ServiceApi, _: RealServer, turn: int) -> str:
+    api("PATCH", "/linear/v1", {"environment": {"TURN": str(turn)}})
+    api.until("/linear/v1", running(2))
     return "rolled"
 
 
-def kill_a_replica(ask: Asked, server: RealServer, turn: int) -> str:
-    replica = ask("GET", "/linear/v1")["replicas"][turn % 2]
+def kill_a_replica(api: ServiceApi, server: RealServer, turn: int) -> str:
+    replica = api("GET", "/linear/v1")["replicas"][turn % 2]
     processes = server.processes_of(replica["uid"], replica["attempt"])
     os.kill(processes[0], signal.SIGKILL)
-    ask.until(
+    api.until(
         "/linear/v1",
         lambda one: running(2)(one) and replica["attempt"] not in _attempts(one, replica["uid"]),
     )
     return "a replica killed, and back"
 
 
-def kill_the_server(ask: Asked, server: RealServer, _: int) -> str:
+def kill_the_server(api: ServiceApi, server: RealServer, _: int) -> str:
     server.kill()
     server.start()
-    ask.until("/linear/v1", running(2))
+    api.until("/linear/v1", running(2))
     return "server killed, and back"
 
 
@@ -66,8 +66,8 @@ def main(seconds: float) -> int:
         save_linear(server.folder / "linear")
         model = server.folder / "linear" / "model.onnx"
         server.client().storage.upload(model, "fds://cloudml/linear/1/model.onnx")
-        ask = Asked(server)
-        ask(
+        api = ServiceApi(server)
+        api(
             "POST",
             "",
             {
@@ -77,7 +77,7 @@ def main(seconds: float) -> int:
                 "replicas": 2,
             },
         )
-        service = ask.until(
+        service = api.until(
             "/linear/v1", lambda one: running(2)(one) or one["reason"] == "EnvironmentFailed"
         )
         if service["reason"] == "EnvironmentFailed":
@@ -87,7 +87,7 @@ def main(seconds: float) -> int:
         began, turn = time.monotonic(), 0
         with calling(address, token_of(server.credentials), callers=8, pause_s=0.0) as load:
             while time.monotonic() - began < seconds or turn < len(TURNS):
-                what = TURNS[turn % len(TURNS)](ask, server, turn)
+                what = TURNS[turn % len(TURNS)](api, server, turn)
                 turn += 1
                 print(f"{time.monotonic() - began:6.1f} s  {what:30}{_line(load)}", flush=True)
         took = time.monotonic() - began
