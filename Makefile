@@ -81,6 +81,7 @@ test-rolling: $(VENV)/.develop  ## Calls for ROLLING_S seconds (60) while versio
 check: lint  ## What lint does, types, docs
 	$(BIN)/mypy
 	$(BIN)/mypy examples/sdk
+	$(BIN)/mypy --config-file tests/mypy.ini tests benchmarks tools docs/_ext
 	$(MAKE) docs
 
 lint: $(VENV)/.develop  ## Format, lint, spelling, import rules, generated code: seconds, before each commit

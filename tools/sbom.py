@@ -20,9 +20,10 @@ import re
 import sys
 import uuid
 from datetime import UTC, datetime
+from email.message import Message
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
@@ -83,7 +84,7 @@ def _closure(name: str, extras: tuple[str, ...]) -> dict[str, set[str]]:
 
 
 def _component(one: Distribution, hashes: dict[tuple[str, str], list[str]]) -> Document:
-    name, facts = _normal(one.metadata["Name"]), one.metadata
+    name, facts = _normal(one.metadata["Name"]), cast("Message", one.metadata)
     purl = f"pkg:pypi/{name}@{one.version}"
     made: Document = {
         "type": "library",

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import optuna
+from optuna.storages.journal import JournalFileBackend
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore")
@@ -18,7 +19,7 @@ warnings.simplefilter("ignore")
 def storage_of(name: str, file: str) -> Any:
     if name == "sqlite":
         return f"sqlite:///{file}"
-    return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(file))
+    return optuna.storages.JournalStorage(JournalFileBackend(file))
 
 
 def main() -> None:

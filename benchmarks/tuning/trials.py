@@ -111,7 +111,7 @@ def _ray_tune(folder: Path) -> tuple[float | None, str]:
             command, cwd=Path(__file__).parents[1], env={**os.environ, "HOME": str(folder)},
             check=True, capture_output=True, text=True, timeout=_RAY_LIMIT_S,
         )  # fmt: skip
-    except subprocess.SubprocessError as error:
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         print(f"  Ray Tune gives no figure: {error} {str(error.stderr)[-500:]}")
         return None, ""
     return float(ended.stdout.split()[-1]), f"Ray Tune {version_of('ray-tune')}"

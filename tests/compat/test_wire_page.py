@@ -40,7 +40,7 @@ async def post(served: Served, **fields: Any) -> Any:
 # ---- 2.1 answers, and 2.3 the rules of values
 
 
-GOOD = {
+GOOD: dict[str, list[Any]] = {
     "job_name": ["a", "0", "linear-2", "x" * 63],
     "cpu_limit": ["0.5", "2", "1.25"],
     "memory_limit": ["100M", "1.5G", "300000K"],
@@ -61,7 +61,7 @@ GOOD = {
     "pipeline_id": ["7", 7],
     "mount_read_only": [False],
 }
-BAD = {
+BAD: dict[str, list[Any]] = {
     "job_name": ["", "Linear", "a b", "-a", "a-", "a_b", "ünïcode", "x" * 64, 7, None],
     "module_name": ["", "trainer task", "trainer/task.py", 7, None],
     "trainer_uri": [

@@ -74,7 +74,7 @@ def debian() -> Path:
         ]
         try:
             subprocess.run(command, capture_output=True, text=True, check=True, timeout=_DOWNLOAD_S)
-        except subprocess.SubprocessError as error:
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             pytest.skip(f"no Debian could be made: {error}; {(error.stdout or '').strip()[-200:]}")
         draft.rename(_KEPT)
     return _KEPT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.server import ServerState
@@ -38,7 +38,7 @@ async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
         timeout_keep_alive=1,
     )
     config.load()
-    state, protocol = ServerState(), config.http_protocol_class
+    state, protocol = ServerState(), cast("Any", config.http_protocol_class)
     # The app as uvicorn's server has it, without the rounds of 0.1 s in which that server starts
     # and ends.
     server = await asyncio.get_running_loop().create_server(

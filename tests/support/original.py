@@ -245,8 +245,8 @@ class _Connect(socketserver.StreamRequestHandler):
 
 def find_interpreter(versions: Sequence[str]) -> str | None:
     for version in versions:
-        versions = Path(os.environ.get("PYENV_ROOT", "/nonexistent")) / "versions"
-        for candidate in sorted(versions.glob(f"{version}.*/bin/python")):
+        installed = Path(os.environ.get("PYENV_ROOT", "/nonexistent")) / "versions"
+        for candidate in sorted(installed.glob(f"{version}.*/bin/python")):
             return str(candidate)
         if found := shutil.which(f"python{version}"):
             return found

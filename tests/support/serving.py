@@ -38,8 +38,10 @@ def save_linear(folder: Path, slope: float = 2.0, intercept: float = 10.0) -> Pa
         helper.make_tensor(name, TensorProto.FLOAT, [], [value])
         for name, value in (("w", slope), ("b", intercept))
     ]
-    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows"])] for name in "xy"]
-    graph = helper.make_graph(nodes, "linear", *sides, numbers)
+    inputs, outputs = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows"])] for name in "xy"
+    ]
+    graph = helper.make_graph(nodes, "linear", inputs, outputs, numbers)
     return save(
         folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     )

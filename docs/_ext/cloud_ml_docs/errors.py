@@ -16,6 +16,7 @@ LOCAL: tuple[type[errors.CloudMlError], ...] = (MissingExtra, WaitTimedOut)
 
 def codes() -> str:
     """A table of codes: status on the wire, class in Python, meaning."""
+    kinds: list[type[errors.CloudMlError]] = [*tree(errors.CloudMlError), MissingExtra]
     rows = [
         (
             code(kind.code),
@@ -24,7 +25,7 @@ def codes() -> str:
             "yes" if issubclass(kind, errors.TryAgain) else "",
             first_paragraph(kind.__doc__),
         )
-        for kind in [*tree(errors.CloudMlError), MissingExtra]
+        for kind in kinds
     ]
     return table(("Code", "Status", "Class", "Later?", "Meaning"), rows)
 

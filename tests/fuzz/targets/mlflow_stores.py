@@ -37,9 +37,9 @@ def run_folder_store(data: bytes) -> None:
     meta, _, values = data.partition(b"\0")
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "0", "a")
-        for each in ("metrics", "params", "tags"):
-            (run / each).mkdir(parents=True)
-            (run / each / "x").write_bytes(values)
+        for kind in ("metrics", "params", "tags"):
+            (run / kind).mkdir(parents=True)
+            (run / kind / "x").write_bytes(values)
         (run / META).write_bytes(meta)
         for each in (
             run.parent / "models" / "m-1",

@@ -38,7 +38,9 @@ def _seed() -> bytes:
         helper.make_node("Add", ["t", "w"], ["a"], name="n"),
         helper.make_node("Softmax", ["a"], ["y"], axis=-1),
     ]
-    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 4])] for name in "xy"]
+    inputs, outputs = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 4])] for name in "xy"
+    ]
     weights = [helper.make_tensor("w", TensorProto.FLOAT, [4], [1.0, 2, 3, 4])]
     weights.append(helper.make_tensor("i", TensorProto.INT64, [2], [-1, 4]))
     nodes += [
@@ -55,7 +57,7 @@ def _seed() -> bytes:
     weights.append(
         helper.make_tensor("j", TensorProto.INT32, [2], b"\x01\0\0\0\xff\xff\xff\xff", raw=True)
     )
-    model = helper.make_model(helper.make_graph(nodes, "g", *sides, weights))
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, weights))
     return bytes(model.SerializeToString())
 
 

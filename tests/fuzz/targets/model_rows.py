@@ -13,7 +13,7 @@ import numpy as np
 from fuzz.harness import target
 from fuzz.model_world import Transport, World
 
-INPUTS = {
+INPUTS: dict[str, dict[str, tuple[Any, int]]] = {
     "slides": {"keys": (np.int32, 1), "X": (np.float32, 1)},
     "two": {"x": (np.float32, 2), "x2": (np.float32, 2)},
 }

@@ -93,9 +93,8 @@ async def _served(chunks: list[bytes]) -> tuple[Seen, bytes]:
     )
     config.load()
     loop = asyncio.get_running_loop()
-    protocol: Any = config.http_protocol_class(
-        config=config, server_state=ServerState(), app_state={}, _loop=loop
-    )
+    made: Any = config.http_protocol_class
+    protocol = made(config=config, server_state=ServerState(), app_state={}, _loop=loop)
     transport = _Transport()
     protocol.connection_made(transport)
     for chunk in chunks:

@@ -10,10 +10,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -76,7 +76,7 @@ async def test_its_death_before_it_has_its_gang_is_told_at_once(
     os.kill(waiting, signal.SIGKILL)
     async with asyncio.timeout(30):
         assert await news == gang.key.job_uid
-    await changes.aclose()
+    await cast("AsyncGenerator[str]", changes).aclose()
     await _until(
         lambda: not list(engine._ledger.reports.iterdir())
     )  # the news is heard before its file is gone

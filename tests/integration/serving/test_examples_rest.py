@@ -26,14 +26,14 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         helper.make_node("Mul", ["x", "half"], ["scores"]),
     ]
     half = helper.make_tensor("half", TensorProto.FLOAT, [], [0.5])
-    sides = [
+    inputs, outputs = [
         [helper.make_tensor_value_info(name, kind, ["rows", 2]) for name, kind in side]
         for side in (
             [("label", TensorProto.STRING), ("x", TensorProto.FLOAT)],
             [("classes", TensorProto.STRING), ("scores", TensorProto.FLOAT)],
         )
     ]
-    graph = helper.make_graph(nodes, "judge", *sides, [half])
+    graph = helper.make_graph(nodes, "judge", inputs, outputs, [half])
     save(
         base / "1",
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),

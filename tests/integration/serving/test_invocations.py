@@ -22,11 +22,11 @@ def _sum_model(folder: Path) -> None:
     """``y`` is the sum of three features of a row."""
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]
     axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
-    sides = [
+    inputs, outputs = [
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 3])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows"])],
     ]
-    save(folder, _model(helper.make_graph(nodes, "sum", *sides, [axes])))
+    save(folder, _model(helper.make_graph(nodes, "sum", inputs, outputs, [axes])))
 
 
 def _typed_model(folder: Path) -> None:

@@ -57,8 +57,10 @@ def random_model(random: np.random.Generator) -> onnx.ModelProto:
             nodes.append(helper.make_node("Identity", [last], [made]))
         last = made
     nodes.append(helper.make_node("Identity", [last], ["y"]))
-    sides = [[helper.make_tensor_value_info(name, kind, ["rows", *tail])] for name in "xy"]
-    graph = helper.make_graph(nodes, "random", *sides, weights)
+    inputs, outputs = [
+        [helper.make_tensor_value_info(name, kind, ["rows", *tail])] for name in "xy"
+    ]
+    graph = helper.make_graph(nodes, "random", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 

@@ -4,6 +4,7 @@ JSON.
 
 import json
 import sys
+from typing import Any
 
 import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -12,7 +13,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 
-def names_of(service: object) -> set[str]:
+def names_of(service: Any) -> set[str]:
     """Methods of a service, and all that their messages are made of."""
     names, seen = set(), set()
     for method in service.methods:

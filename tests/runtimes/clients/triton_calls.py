@@ -3,19 +3,20 @@
 import json
 import queue
 import sys
+from typing import Any
 
 import numpy as np
 import tritonclient.grpc as over_grpc
 import tritonclient.http as over_http
 
 
-def tensor(module: object, values: list[float]) -> list[object]:
+def tensor(module: Any, values: list[float]) -> list[object]:
     made = module.InferInput("x", [len(values)], "FP32")
     made.set_data_from_numpy(np.array(values, np.float32))
     return [made]
 
 
-def read_everything(client: object, module: object, **as_json: bool) -> dict[str, object]:
+def read_everything(client: Any, module: Any, **as_json: bool) -> dict[str, object]:
     found = {
         "live": client.is_server_live(),
         "ready": client.is_server_ready(),

@@ -23,6 +23,7 @@ from cloud_ml.engines.gang import GangKey, TrainerSource
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.jobs.train_job import TrainJob
 from cloud_ml.state.base import Page
+from cloud_ml.state.memory import MemoryStateStore
 from support.controller_world import World
 
 pytestmark = pytest.mark.anyio
@@ -226,9 +227,12 @@ async def test_a_store_that_is_away_is_asked_again(world: World) -> None:
     async with world.controller():
         uid = await world.submit("patient")
         await world.until_phase(uid, Phase.RUNNING)
-        world.store.fail_writes(Unavailable("the store is away"))
+        store, away = world.store, Unavailable("the store is away")
+        assert isinstance(store, MemoryStateStore)
+        store.fail_writes(away)
         world.engine.finish(GangKey(uid, 1))
-        world.store.fail_writes(None)
+        await world.until(uid, lambda _: away.__traceback__ is not None)  # it was raised
+        store.fail_writes(None)
         await world.until_phase(uid, Phase.SUCCEEDED)
 
 

@@ -20,6 +20,6 @@ def test_the_names_of_the_sdk_are_in_the_package() -> None:
     assert TrainJob is Original
     types = (AsyncCloudMlClient, CloudMlClient, ModelService, NewStudy, NewTensorBoard)
     assert all(isinstance(each, type) for each in types)
-    assert {*cloud_ml.__all__} == {*cloud_ml._SDK, "__version__"}
+    assert {*cloud_ml.__all__} == {*cloud_ml._SDK, "__version__"}  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="has no attribute 'Client'"):
         _ = cloud_ml.Client  # type: ignore[attr-defined]

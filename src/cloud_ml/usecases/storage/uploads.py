@@ -10,9 +10,9 @@ import hmac
 import logging
 import re
 import secrets
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
+from typing import Self
 
 from cloud_ml.errors import Conflict, NotFound, Unauthenticated
 from cloud_ml.models import common
@@ -46,7 +46,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RESUME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class _Incoming(AbstractContextManager["_Incoming"]):
+class _Incoming:
     """Bytes on their way into an upload; leaving the ``with`` block without ``finish`` leaves no
     trace. Blocking.
     """
@@ -77,6 +77,9 @@ class _Incoming(AbstractContextManager["_Incoming"]):
         """Forget what came; harmless after ``finish``."""
         self._share.drop()
         self._writes.abort()
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self,

@@ -369,9 +369,11 @@ def test_what_would_only_repeat_is_not_tried_again(reason: Reason) -> None:
 
 def test_after_the_last_attempt_it_has_failed() -> None:
     gang = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "again", attempt=3)
-    ended = look(job_in(Phase.RUNNING, attempt=3, retries_used=2, fields={"max_retries": 2}), gang)
-    assert ended.events[-1].message == "again (all 2 retries are used)"
-    ended = ended.status
+    decision = look(
+        job_in(Phase.RUNNING, attempt=3, retries_used=2, fields={"max_retries": 2}), gang
+    )
+    assert decision.events[-1].message == "again (all 2 retries are used)"
+    ended = decision.status
     assert ended is not None
     assert (ended.phase, ended.attempt) == (Phase.FAILED, 3)
 

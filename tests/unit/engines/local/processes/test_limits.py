@@ -13,7 +13,7 @@ from cloud_ml.engines.gang import ProcessPlan
 from cloud_ml.engines.local.cgroups import Group, Limits, Sample
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.processes.launch import Exit
-from cloud_ml.engines.local.processes.limits import Limiter
+from cloud_ml.engines.local.processes.limits import Limiter, Verdict
 
 MIB = 2**20
 CALM = Sample(1.0, 1.0, 10 * MIB, 10 * MIB, 1, 10 * MIB, 0, 0)
@@ -51,7 +51,7 @@ def limiter(group: Group, folder: Path, *, base: int = 0) -> Limiter:
     )
 
 
-def looks(limits: Limiter, seconds: float) -> list[object]:
+def looks(limits: Limiter, seconds: float) -> list[Verdict | None]:
     """Verdicts of a look every second."""
     start = limits.next_look
     return [limits.look(start + second) for second in range(int(seconds))]
