@@ -31,12 +31,12 @@ _PRINTS = f"""
 import os, time
 line = b"step of the training, loss 0.123456, accuracy 0.98, time 0.0123\\n"
 os.write(1, b"begins\\n")
-begin, said = time.monotonic(), 0
+begin, printed = time.monotonic(), 0
 while True:
-    due = int((time.monotonic() - begin) * {BYTES_A_SECOND}) - said
+    due = int((time.monotonic() - begin) * {BYTES_A_SECOND}) - printed
     if due >= len(line):
         chunk = line * (due // len(line))
-        said += len(chunk)
+        printed += len(chunk)
         while chunk:
             chunk = chunk[os.write(1, chunk):]
     time.sleep(0.01)

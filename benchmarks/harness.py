@@ -125,13 +125,13 @@ class Server:
                 stderr=log,
                 cwd="/",
             )
-        said = _read_until(self._process, _LAST_WORD, start + _READY_S)
+        output = _read_until(self._process, _LAST_WORD, start + _READY_S)
         self.ready_s = time.monotonic() - start
-        if _LAST_WORD not in said:
+        if _LAST_WORD not in output:
             words = (self.folder / "server.log").read_text()[-2000:]
             self.stop()
-            raise SystemExit(f"the server did not start: {said.decode()}\n{words}")
-        self.endpoint = said.split(b"\n")[0].rpartition(b" ")[2].decode()
+            raise SystemExit(f"the server did not start: {output.decode()}\n{words}")
+        self.endpoint = output.split(b"\n")[0].rpartition(b" ")[2].decode()
         return self
 
     def stop(self) -> None:
@@ -245,14 +245,14 @@ def free_port() -> int:
 
 def _read_until(process: subprocess.Popen[bytes], word: bytes, deadline: float) -> bytes:
     assert process.stdout is not None
-    said = b""
-    while word not in said and (left := deadline - time.monotonic()) > 0:
+    output = b""
+    while word not in output and (left := deadline - time.monotonic()) > 0:
         if select.select([process.stdout], [], [], left)[0]:
             chunk = os.read(process.stdout.fileno(), 4096)
             if not chunk:
                 break
-            said += chunk
-    return said
+            output += chunk
+    return output
 
 
 def _await_end(pid: int) -> None:

@@ -34,7 +34,7 @@ def environment_ms(job: Job) -> float:
     return 1000 * (job.stages["environment"] - job.stages["claimed"]).total_seconds()
 
 
-def again(calls: JobCalls, uri: str) -> list[float]:
+def resubmit(calls: JobCalls, uri: str) -> list[float]:
     jobs = [
         finished(calls, calls.submit(train_job(f"again-{n}", uri)))
         for n in range(WARM_UPS + ROUNDS)
@@ -62,7 +62,7 @@ def fresh(client: CloudMlClient, calls: JobCalls, folder: Path, kind: str) -> li
 def run() -> list[Figure]:
     with temporary_folder() as folder, serving() as server:
         client, calls = server.client(), server.calls()
-        met = again(calls, upload(client, wheel(folder, "pass\n")))
+        met = resubmit(calls, upload(client, wheel(folder, "pass\n")))
         new = {kind: fresh(client, calls, folder, kind) for kind in ("wheel", *SETUPS)}
     rows = [
         ("environment that was met before", met, 5.0),

@@ -37,13 +37,13 @@ _FIRST_STEPS = {
     "tensorflow": "import tensorflow as tf; v = tf.Variable(1.0); v.assign_sub(0.1)",
     "pytorch": "import torch; w = torch.ones(2, requires_grad=True); (w * w).sum().backward()",
 }
-_TOLD = "import time; print('\\n', time.clock_gettime(time.CLOCK_MONOTONIC), flush=True)\n"
+_PRINT_TIME = "import time; print('\\n', time.clock_gettime(time.CLOCK_MONOTONIC), flush=True)\n"
 
 
 def measure(server: Server, folder: Path, framework: str, *, ahead: bool) -> list[float]:
     """Milliseconds of each job, the first of which, that installs and imports, is not counted."""
     calls, client, times = server.calls(), server.client(), []
-    uri = upload(client, wheel(folder, f"{_FIRST_STEPS[framework]}\n{_TOLD}"))
+    uri = upload(client, wheel(folder, f"{_FIRST_STEPS[framework]}\n{_PRINT_TIME}"))
     for number in range(ROUNDS + 1):
         job = replace(train_job(f"{framework}-{number}", uri), framework=framework)
         begun = time.clock_gettime(time.CLOCK_MONOTONIC)

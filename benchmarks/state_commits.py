@@ -25,7 +25,7 @@ from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import race
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SAID = [Event(NOW, "Started", "worker-0 runs on this machine")]
+EVENTS = [Event(NOW, "Started", "worker-0 runs on this machine")]
 COMMITS = 2400
 
 
@@ -47,7 +47,7 @@ def change(store: SqlStateStore, uid: str, times: int) -> None:
             expected_revision=record.revision,
             fence=None,
             now=NOW,
-            events=SAID,
+            events=EVENTS,
         )
 
 

@@ -40,30 +40,30 @@ def pins(folder: Path = LOCKS) -> dict[Pin, list[str]]:
     return found
 
 
-def asked(wanted: Iterable[Pin], timeout_s: float) -> Iterator[tuple[Pin, str]]:
+def queried(releases: Iterable[Pin], timeout_s: float) -> Iterator[tuple[Pin, str]]:
     """Findings of the database on the network. Raises ``OSError`` or ``ValueError`` if it cannot
     be asked.
     """
-    wanted = list(wanted)
+    releases = list(releases)
     queries = [
         {"package": {"name": name, "ecosystem": "PyPI"}, "version": version}
-        for name, version in wanted
+        for name, version in releases
     ]
     body = json.dumps({"queries": queries}).encode()
     request = urllib.request.Request(ADDRESS, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=timeout_s) as answer:
         results = json.load(answer)["results"]
-    for pin, result in zip(wanted, results, strict=True):
+    for pin, result in zip(releases, results, strict=True):
         for one in result.get("vulns", ()):
             yield pin, one["id"]
 
 
-def looked_up(wanted: Iterable[Pin], database: Path) -> Iterator[tuple[Pin, str]]:
+def looked_up(releases: Iterable[Pin], database: Path) -> Iterator[tuple[Pin, str]]:
     """Findings of a copy of the database: a zip archive of one JSON document for each
     vulnerability.
     """
     versions: dict[str, list[str]] = {}
-    for name, version in wanted:
+    for name, version in releases:
         versions.setdefault(name, []).append(version)
     with zipfile.ZipFile(database) as bundle:
         for entry in bundle.namelist():
@@ -124,7 +124,7 @@ def main() -> int:
         found = set(
             looked_up(locked, options.database)
             if options.database
-            else asked(locked, options.timeout)
+            else queried(locked, options.timeout)
         )
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         where = options.database or ADDRESS

@@ -94,11 +94,11 @@ def requirements(name: str) -> list[str]:
 
 
 def _chosen(extras: tuple[str, ...] | None, groups: tuple[str, ...]) -> list[str]:
-    asked = [word for group in groups for word in ("--group", group)]
+    options = [word for group in groups for word in ("--group", group)]
     return (
-        asked
+        options
         if extras is None
-        else ["pyproject.toml", *asked, *(f"--extra={extra}" for extra in extras)]
+        else ["pyproject.toml", *options, *(f"--extra={extra}" for extra in extras)]
     )
 
 

@@ -35,8 +35,8 @@ def filled(page: str, results: dict[str, Any]) -> str:
     def table(found: re.Match[str]) -> str:
         parts = [results[part] for part in found[2].split() if part in results]
         rows = "".join(_row(same) for part in parts for same in _together(part["figures"]))
-        said = "".join(f"- {_taken(part)}\n" for part in parts) or "Not measured yet.\n"
-        return f"{found[1]}\n{_HEAD + rows if rows else ''}\n{said}\n{found[3]}"
+        sources = "".join(f"- {_taken(part)}\n" for part in parts) or "Not measured yet.\n"
+        return f"{found[1]}\n{_HEAD + rows if rows else ''}\n{sources}\n{found[3]}"
 
     return _TABLE.sub(table, page)
 
@@ -49,9 +49,9 @@ def with_reasons(page: str, results: dict[str, Any], reasons: Sequence[dict[str,
             if not figure["met"]:
                 rows.setdefault(figure["what"], _missed(figure, reasons))
     met = sum(figure["met"] for part in results.values() for figure in part["figures"])
-    said = f"{met} of the figures above reach their target, {len(rows)} do not.\n"
+    summary = f"{met} of the figures above reach their target, {len(rows)} do not.\n"
     table = _MISSED_HEAD + "".join(rows.values()) if rows else ""
-    return _MISSED.sub(lambda found: f"{found[1]}\n{said}\n{table}\n{found[2]}", page)
+    return _MISSED.sub(lambda found: f"{found[1]}\n{summary}\n{table}\n{found[2]}", page)
 
 
 def _missed(figure: dict[str, Any], reasons: Sequence[dict[str, str]]) -> str:

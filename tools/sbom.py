@@ -66,17 +66,17 @@ def document() -> Document:
 def _closure(name: str, extras: tuple[str, ...]) -> dict[str, set[str]]:
     """Every package that is needed → those that it needs itself."""
     found: dict[str, set[str]] = {}
-    asked: dict[str, set[str]] = {}
+    extras_of: dict[str, set[str]] = {}
     todo = [(name, {"", *extras})]
     while todo:
-        one, wanted = todo.pop()
-        if one in found and wanted <= asked[one]:
+        one, added = todo.pop()
+        if one in found and added <= extras_of[one]:
             continue
-        asked.setdefault(one, set()).update(wanted)
+        extras_of.setdefault(one, set()).update(added)
         found.setdefault(one, set())
         for text in distribution(one).requires or ():
             needed = Requirement(text)
-            environments = [{**default_environment(), "extra": extra} for extra in asked[one]]
+            environments = [{**default_environment(), "extra": extra} for extra in extras_of[one]]
             if needed.marker is None or any(map(needed.marker.evaluate, environments)):
                 found[one].add(_normal(needed.name))
                 todo.append((_normal(needed.name), {"", *needed.extras}))

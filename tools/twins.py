@@ -145,21 +145,21 @@ def main() -> int:
     only_check = parser.parse_args().check
     wrong = 0
     for original, twin in {**TWINS, **COPIES}.items():
-        wanted = (PACKAGE / original).read_text("utf-8")
+        expected = (PACKAGE / original).read_text("utf-8")
         if original in TWINS:
-            wanted = made_from(wanted, original)
+            expected = made_from(expected, original)
         path = PACKAGE / twin
         found = path.read_text("utf-8") if path.exists() else ""
-        if found == wanted:
+        if found == expected:
             continue
         if only_check:
             wrong += 1
             lines = difflib.unified_diff(
-                found.splitlines(True), wanted.splitlines(True), twin, f"made of {original}"
+                found.splitlines(True), expected.splitlines(True), twin, f"made of {original}"
             )
             sys.stdout.writelines(lines)
         else:
-            path.write_text(wanted, "utf-8")
+            path.write_text(expected, "utf-8")
     return 1 if wrong else 0
 
 

@@ -51,9 +51,9 @@ def document(name: str, uri: str) -> dict[str, object]:
     }
 
 
-def status(*wanted: int) -> Callable[[Answer], bool]:
+def status(*expected: int) -> Callable[[Answer], bool]:
     """Answers with such a status."""
-    return lambda answer: answer.status in wanted
+    return lambda answer: answer.status in expected
 
 
 async def measure(server: Server, requests: list[bytes], good: Callable[[Answer], bool]) -> float:
@@ -105,7 +105,7 @@ async def _all(server: Server, uri: str, holder: str) -> list[Figure]:
         .decode()
     )
 
-    def again(target: str, **headers: str) -> list[bytes]:
+    def repeated(target: str, **headers: str) -> list[bytes]:
         return [sign.request("GET", target, **headers)] * (ROUNDS * REPEATS)
 
     def page(answer: Answer) -> bool:
@@ -122,10 +122,20 @@ async def _all(server: Server, uri: str, holder: str) -> list[Figure]:
         server, [b"GET /healthz HTTP/1.1\r\nHost: bench\r\n\r\n"] * (ROUNDS * REPEATS), status(200)
     )
     rows = [
-        ("describe a job", again(one), status(200), 500.0),
-        ("ask whether a job has changed (304)", again(one, If_None_Match=tag), status(304), 450.0),
-        ("list the last 50", again("/api/v1/jobs?limit=50"), page, 1500.0),
-        ("the last 50 lines of a log", again(f"/api/v1/jobs/{holder}/logs?lines=50"), tail, 1000.0),
+        ("describe a job", repeated(one), status(200), 500.0),
+        (
+            "ask whether a job has changed (304)",
+            repeated(one, If_None_Match=tag),
+            status(304),
+            450.0,
+        ),
+        ("list the last 50", repeated("/api/v1/jobs?limit=50"), page, 1500.0),
+        (
+            "the last 50 lines of a log",
+            repeated(f"/api/v1/jobs/{holder}/logs?lines=50"),
+            tail,
+            1000.0,
+        ),
         ("submit, with all that follows while it is queued", submits, status(201), 2500.0),
     ]
     figures = [Figure("server CPU: GET /healthz", floor, "us", 250.0)]

@@ -13,7 +13,7 @@ import time
 from harness import KEY, SECRET, Figure, Server, high, serving, temporary_folder, upload, wheel
 
 from load.cost import document, status
-from load.pace import Kind, check, paced
+from load.paced import Kind, check, paced
 from load.wire import Answer, Signer, ask, connect
 
 SECONDS = float(os.environ.get("LOAD_S", "20"))

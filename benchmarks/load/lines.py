@@ -28,12 +28,12 @@ LINE = {_LINE!r}
     + """
 import sys, time
 rate, seconds = int(sys.argv[1]), float(sys.argv[2])
-begin, said, total = time.monotonic(), 0, int(rate * seconds)
-while said < total:
+begin, printed, total = time.monotonic(), 0, int(rate * seconds)
+while printed < total:
     due = min(int((time.monotonic() - begin) * rate) + 1, total)
-    sys.stdout.write("".join(f"{number:09d} {LINE}\\n" for number in range(said, due)))
+    sys.stdout.write("".join(f"{number:09d} {LINE}\\n" for number in range(printed, due)))
     sys.stdout.flush()
-    said = due
+    printed = due
     time.sleep(0.01)
 sys.stdout.write(f"took {time.monotonic() - begin:.3f}\\n")
 """

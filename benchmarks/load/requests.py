@@ -15,7 +15,7 @@ from harness import KEY, SECRET, Figure, Server, high, serving, temporary_folder
 
 from load.cost import HOLDS, document, hold, status
 from load.machine import cpu_seconds, memory_mb
-from load.pace import Kind, check, paced
+from load.paced import Kind, check, paced
 from load.wire import Answer, Signer, ask, connect
 
 SECONDS = float(os.environ.get("LOAD_S", "20"))

@@ -19,7 +19,7 @@ from harness import KEY, SECRET, Figure, Server, high, serving, temporary_folder
 
 from load.cost import document, status
 from load.machine import memory_mb
-from load.pace import Kind, check, paced
+from load.paced import Kind, check, paced
 from load.wire import Signer, ask, connect
 
 EACH = int(os.environ.get("LOAD_EACH", "150"))
@@ -60,15 +60,15 @@ def run() -> list[Figure]:
 class _Bad(asyncio.Protocol):
     """Sends what it was told to, reads nothing, and notes when it was hung up on."""
 
-    def __init__(self, said: bytes) -> None:
-        self._said = said
+    def __init__(self, request: bytes) -> None:
+        self._request = request
         self._began = time.monotonic()
         self.cut_after: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.write(self._said)
-        if b"/large" in self._said:
+        transport.write(self._request)
+        if b"/large" in self._request:
             transport.pause_reading()
             self._watch = asyncio.get_running_loop().call_later(0.5, self._look, transport)
 
@@ -103,9 +103,9 @@ async def _misbehave(server: Server, uri: str, bucket: str, job: str) -> list[Fi
         "a reader who does not read": sign.request("GET", f"/api/v1/storage/{bucket}/large"),
     }
     bad: dict[str, list[_Bad]] = {}
-    for name, said in kinds.items():
+    for name, request in kinds.items():
         bad[name] = [
-            (await loop.create_connection(lambda s=said: _Bad(s), place.hostname, place.port))[1]
+            (await loop.create_connection(lambda s=request: _Bad(s), place.hostname, place.port))[1]
             for _ in range(EACH)
         ]
     good = Kind("describe", [sign.request("GET", f"/api/v1/jobs/{job}")], status(200))

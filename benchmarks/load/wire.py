@@ -65,26 +65,26 @@ class Answer:
         return found
 
 
-Told = Callable[[Answer], None]
+AnswerCallback = Callable[[Answer], None]
 
 
 class Wire(asyncio.Protocol):
-    """A connection that is kept; one request at a time, whose answer ``told`` hears of."""
+    """A connection that is kept; one request at a time, whose answer ``callback`` hears of."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._told: Told | None = None
+        self._callback: AnswerCallback | None = None
         self._got = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def ask(self, request: bytes, told: Told) -> None:
+    def ask(self, request: bytes, callback: AnswerCallback) -> None:
         """Send a request."""
         assert self._transport is not None
-        assert self._told is None
-        self._told = told
+        assert self._callback is None
+        self._callback = callback
         if self._transport.is_closing():  # nobody would ever tell
             asyncio.get_running_loop().call_soon(self.connection_lost, None)
         self._transport.write(request)
@@ -114,14 +114,14 @@ class Wire(asyncio.Protocol):
             stop = end + 4
         answer = Answer(int(head[9:12]), head, self._got[end + 4 : stop])
         self._got = b""
-        told, self._told = self._told, None
-        if told is not None:
-            told(answer)
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        told, self._told = self._told, None
-        if told is not None:
-            told(Answer(0, b"", b""))
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(Answer(0, b"", b""))
 
 
 async def connect(endpoint: str) -> Wire:
@@ -153,28 +153,28 @@ class Pool:
         self._tasks: set[asyncio.Task[None]] = set()
         self.opened = 0
 
-    def ask(self, request: bytes, told: Told) -> None:
+    def ask(self, request: bytes, callback: AnswerCallback) -> None:
         """Send a request on a connection that is free, or on a new one."""
         if self._idle:
             wire, since = self._idle.pop()
             if time.monotonic() - since < _FRESH_S:
-                self._send(wire, request, told)
+                self._send(wire, request, callback)
                 return
             wire.close()
             self.close()  # those below have waited longer
-        task = asyncio.get_running_loop().create_task(self._open(request, told))
+        task = asyncio.get_running_loop().create_task(self._open(request, callback))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _open(self, request: bytes, told: Told) -> None:
+    async def _open(self, request: bytes, callback: AnswerCallback) -> None:
         self.opened += 1
-        self._send(await connect(self._endpoint), request, told)
+        self._send(await connect(self._endpoint), request, callback)
 
-    def _send(self, wire: Wire, request: bytes, told: Told) -> None:
+    def _send(self, wire: Wire, request: bytes, callback: AnswerCallback) -> None:
         def back(answer: Answer) -> None:
             if answer.status:
                 self._idle.append((wire, time.monotonic()))
-            told(answer)
+            callback(answer)
 
         wire.ask(request, back)
 

@@ -71,21 +71,21 @@ _DIES = f"""
 import os, signal, time
 from pathlib import Path
 
-told = Path(os.environ.get("BENCH_FOLDER", ".")) / "starts"
-with told.open("ab") as file:
+starts = Path(os.environ.get("BENCH_FOLDER", ".")) / "starts"
+with starts.open("ab") as file:
     file.write(f"{{time.clock_gettime(time.CLOCK_MONOTONIC)}}\\n".encode())
-while len(told.read_bytes().splitlines()) < {GANG}:
+while len(starts.read_bytes().splitlines()) < {GANG}:
     time.sleep(0.001)
-again = len(told.read_bytes().splitlines()) > {GANG}
+again = len(starts.read_bytes().splitlines()) > {GANG}
 if os.environ["RANK"] == "1" and not again:
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
-    (told.parent / "killed").write_text(str(now))
+    (starts.parent / "killed").write_text(str(now))
     os.kill(os.getpid(), signal.SIGKILL)
-while len(told.read_bytes().splitlines()) < 2 * {GANG}:
+while len(starts.read_bytes().splitlines()) < 2 * {GANG}:
     time.sleep(0.001)
 if os.environ["RANK"] == "0":
-    last = max(map(float, told.read_text().split()))
-    print("recovered", last - float((told.parent / "killed").read_text()), flush=True)
+    last = max(map(float, starts.read_text().split()))
+    print("recovered", last - float((starts.parent / "killed").read_text()), flush=True)
 """
 """The program kills one of its processes when all run, and tells when all have run again."""
 
@@ -122,13 +122,16 @@ def _beside_torchrun(server: Server, folder: Path) -> list[Figure]:
     (step_script := folder / "steps.py").write_text(_STEP)
     (dies_script := folder / "dies.py").write_text(_DIES)
     step_pairs = in_pairs(
-        lambda: _said(_log(server, steps, next(names), 2, framework="pytorch"), "step"),
-        lambda: _said(_by_torchrun(torchrun, 2, step_script), "step"),
+        lambda: _printed_value(_log(server, steps, next(names), 2, framework="pytorch"), "step"),
+        lambda: _printed_value(_by_torchrun(torchrun, 2, step_script), "step"),
         STEP_ROUNDS,
     )
     recoveries = in_pairs(
-        lambda: _said(_log(server, dies, next(names), GANG, max_retries=1), "recovered") - DELAY_S,
-        lambda: _said(_by_torchrun(torchrun, GANG, dies_script), "recovered"),
+        lambda: (
+            _printed_value(_log(server, dies, next(names), GANG, max_retries=1), "recovered")
+            - DELAY_S
+        ),
+        lambda: _printed_value(_by_torchrun(torchrun, GANG, dies_script), "recovered"),
         RECOVERY_ROUNDS,
     )
     version = version_of("torch")
@@ -150,8 +153,8 @@ def _beside_torchrun(server: Server, folder: Path) -> list[Figure]:
 
 def _log(server: Server, uri: str, name: str, tasks: int, **fields: Any) -> str:
     """Run a job of PyTorch's recipe to its end; returns its log."""
-    asked = {"framework": "python", "memory_limit": "400M", "worker_count": tasks}
-    job = replace(train_job(name, uri), recipe="pytorch", **{**asked, **fields})
+    defaults = {"framework": "python", "memory_limit": "400M", "worker_count": tasks}
+    job = replace(train_job(name, uri), recipe="pytorch", **{**defaults, **fields})
     calls = server.calls()
     ended = finished(calls, calls.submit(job))
     with calls.log(ended.name) as log:
@@ -182,7 +185,7 @@ def _by_torchrun(torchrun: Path, tasks: int, script: Path) -> str:
     return done.stdout.decode()
 
 
-def _said(log: str, word: str) -> float:
+def _printed_value(log: str, word: str) -> float:
     found = re.search(rf"{word} ([0-9.e-]+)", log)
     if found is None:
         raise SystemExit(f"nobody told of {word}:\n{log}")

@@ -23,7 +23,7 @@ ROUNDS, ROUNDS_OF_PIP = 10, 3
 def run() -> list[Figure]:
     with temporary_folder() as folder, serving() as server:
         client, calls = server.client(), server.calls()
-        hit = median(job_environments.again(calls, upload(client, wheel(folder, "pass\n"))))
+        hit = median(job_environments.resubmit(calls, upload(client, wheel(folder, "pass\n"))))
         new = median(job_environments.fresh(client, calls, folder, "wheel"))
     with temporary_folder() as folder:
         package = wheel(folder, "print('it is there')\n")
@@ -48,13 +48,13 @@ def run() -> list[Figure]:
 def _made(place: Path, package: Path, make: Callable[[Path, Path], None]) -> Callable[[], None]:
     def once() -> None:
         make(place, package)
-        said = subprocess.run(
+        output = subprocess.run(
             [place / "bin" / "python", "-m", "trainer.task"],
             capture_output=True,
             cwd="/",
             check=False,
         ).stdout
-        if said != b"it is there\n":
+        if output != b"it is there\n":
             raise SystemExit(f"an environment without the trainer: {place}")
 
     return once

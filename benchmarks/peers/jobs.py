@@ -91,12 +91,12 @@ def _theirs(peer: str) -> tuple[float, float, float]:
             "TMPDIR": str(folder),
             "PATH": f"{Path(command[0]).parent}:/usr/bin:/bin",
         }
-        with (folder / "said").open("wb") as said:
+        with (folder / "output").open("wb") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=output,
                 cwd=folder,
                 env=environment,
                 start_new_session=True,
@@ -108,7 +108,7 @@ def _theirs(peer: str) -> tuple[float, float, float]:
         finally:
             _end(process)
         if not line:
-            words = (folder / "said").read_text(errors="replace")[-300:].strip()
+            words = (folder / "output").read_text(errors="replace")[-300:].strip()
             raise Absent(
                 words
                 if process.returncode not in (None, -9)
@@ -121,13 +121,13 @@ def _theirs(peer: str) -> tuple[float, float, float]:
 def _first_line(process: subprocess.Popen[bytes]) -> bytes:
     """The line with the figures; nothing if it does not come in time."""
     assert process.stdout is not None
-    deadline, said = time.monotonic() + LIMIT_S, b""
-    while b"\n" not in said and (left := deadline - time.monotonic()) > 0:
+    deadline, output = time.monotonic() + LIMIT_S, b""
+    while b"\n" not in output and (left := deadline - time.monotonic()) > 0:
         if select.select([process.stdout], [], [], left)[0]:
             if not (more := os.read(process.stdout.fileno(), 65536)):
                 return b""
-            said += more
-    return said if said.endswith(b"\n") else b""
+            output += more
+    return output if output.endswith(b"\n") else b""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -61,8 +61,8 @@ class Slurm:
     def start_ms(self) -> float:
         """From ``srun`` to the first line of the program, in milliseconds."""
         began = time.clock_gettime(time.CLOCK_MONOTONIC)
-        said = self.run("srun", "-n1", "-Q", clean_python(), "-c", STAMP)
-        return 1000 * (float(said) - began)
+        output = self.run("srun", "-n1", "-Q", clean_python(), "-c", STAMP)
+        return 1000 * (float(output) - began)
 
     def batch_start_ms(self) -> float:
         """The same by ``sbatch``, which returns when the job is queued."""

@@ -21,9 +21,9 @@ from harness import Figure, temporary_folder
 from peers.having import Absent
 
 from serving import floors
-from serving.asking import OIP, TFS, V1, V2, Question, question
 from serving.models import IMAGE, SHAPES, rows, runtime, save
 from serving.pressing import press, press_own
+from serving.queries import OIP, TFS, V1, V2, Question, question
 from serving.servers import OTHERS, OURS, Kind, Running, ours, theirs, version
 
 SECONDS = float(os.environ.get("SERVING_S", "0.5"))
@@ -124,8 +124,8 @@ def _ours(
     with ours(folder, list(files)) as running:
         for cell in cells:
             alone = _alone(files[cell.model], cell)
-            asked = _asked(cell, OURS, cell.way)
-            costs[cell] = least_cost(running, asked, files, cell, partial(alone.measure, SECONDS))
+            query = _query(cell, OURS, cell.way)
+            costs[cell] = least_cost(running, query, files, cell, partial(alone.measure, SECONDS))
             runtimes[cell] = alone.us
     return costs, runtimes
 
@@ -158,7 +158,7 @@ def _others(files: dict[str, Path], cells: list[Cell]) -> dict[str, dict[Cell, f
             with passed_over(f"{kind.name}, {model}"), theirs(peer, file) as running:
                 for cell in mine:
                     with passed_over(f"{kind.name}, {cell.what}"):
-                        cost = least_cost(running, _asked(cell, kind, cell.beside), files, cell)
+                        cost = least_cost(running, _query(cell, kind, cell.beside), files, cell)
                         found.setdefault(version(peer), {})[cell] = cost
     return found
 
@@ -176,13 +176,13 @@ def passed_over(what: str) -> Iterator[None]:
         print(f"  without {what}: {str(error)[:300]}", flush=True)
 
 
-def _asked(cell: Cell, kind: Kind, way: str) -> Question:
+def _query(cell: Cell, kind: Kind, way: str) -> Question:
     return question(way, cell.model, rows(cell.model, cell.count), kind.path if way == V1 else "")
 
 
 def least_cost(
     running: Running,
-    asked: Question,
+    query: Question,
     files: dict[str, Path],
     cell: Cell,
     between: Callable[[], None] | None = None,
@@ -191,15 +191,15 @@ def least_cost(
 
     ``between`` is called after each round.
     """
-    port = running.grpc if asked.grpc else running.http
-    answers_well(running, asked, files[cell.model], cell.model, cell.count)
+    port = running.grpc if query.grpc else running.http
+    answers_well(running, query, files[cell.model], cell.model, cell.count)
     asks = press_own if cell.own else partial(press, clients=cell.clients)
-    rate = asks(port, asked, 4 * cell.clients * cell.streams, streams=cell.streams).rate
+    rate = asks(port, query, 4 * cell.clients * cell.streams, streams=cell.streams).rate
     count = max(cell.clients * cell.streams, int(rate * SECONDS))
     costs = []
     for _ in range(ROUNDS):
         before = running.cpu_s()
-        asks(port, asked, count, streams=cell.streams)
+        asks(port, query, count, streams=cell.streams)
         costs.append((running.cpu_s() - before) / count * 1e6)
         if between is not None:
             between()
@@ -207,7 +207,7 @@ def least_cost(
     return min(costs)
 
 
-def answers_well(running: Running, asked: Question, file: Path, model: str, count: int) -> None:
+def answers_well(running: Running, query: Question, file: Path, model: str, count: int) -> None:
     """Wait until a server answers, and compare.
 
     Raises:
@@ -217,7 +217,7 @@ def answers_well(running: Running, asked: Question, file: Path, model: str, coun
     until = time.monotonic() + 60
     while True:
         try:
-            got = asked.read(asked.ask(running.grpc if asked.grpc else running.http))
+            got = query.read(query.ask(running.grpc if query.grpc else running.http))
             break
         except Exception:
             if time.monotonic() > until:

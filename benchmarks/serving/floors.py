@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from load.machine import cpu_seconds
 
-from serving.asking import Question
 from serving.models import Array, rows, runtime
 from serving.pressing import press
+from serving.queries import Question
 from serving.servers import free_port
 
 _ECHO = """
@@ -87,9 +87,9 @@ def echo() -> Iterator[tuple[subprocess.Popen[bytes], int, Question]]:
 def echo_us() -> float:
     """Processor time of an echo."""
     costs = []
-    with echo() as (process, port, asked):
+    with echo() as (process, port, query):
         for _ in range(3):
             before = cpu_seconds([process.pid])
-            press(port, asked, 20_000, clients=32)
+            press(port, query, 20_000, clients=32)
             costs.append((cpu_seconds([process.pid]) - before) / 20_000 * 1e6)
     return min(costs)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from harness import Figure, temporary_folder
 
-from serving.asking import OIP, TFS, V1, question
 from serving.cost import answers_well, passed_over
 from serving.models import rows, save
+from serving.queries import OIP, TFS, V1, question
 from serving.servers import OTHERS, OURS, ours, theirs, version
 
 MORE = 20
@@ -44,15 +44,15 @@ def run() -> list[Figure]:
                 answers_well(
                     running, question(way, "mlp", rows("mlp", 1), kind.path), file, "mlp", 1
                 )
-                told = running.memory_mb()
-                print(f"  {kind.name}: {told:.0f} MB", flush=True)
+                megabytes = running.memory_mb()
+                print(f"  {kind.name}: {megabytes:.0f} MB", flush=True)
                 figures.append(
                     Figure(
                         "server with one MLP: memory (PSS)",
                         mine,
                         "MB",
                         ALONE_MB,
-                        told,
+                        megabytes,
                         version(peer),
                     )
                 )
@@ -62,8 +62,8 @@ def run() -> list[Figure]:
 def _ours(folder: Path, names: list[str]) -> float:
     with ours(folder, names) as running:
         for name in names:
-            asked = question(TFS, name, rows("mlp", 1))
-            answers_well(running, asked, folder / name / "1" / "model.onnx", "mlp", 1)
+            query = question(TFS, name, rows("mlp", 1))
+            answers_well(running, query, folder / name / "1" / "model.onnx", "mlp", 1)
         print(f"  {OURS.name}, {len(names)} models: {running.memory_mb():.0f} MB", flush=True)
         return running.memory_mb()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import grpc
 from harness import NotHere
 
-from serving.asking import Question
+from serving.queries import Question
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ def h2load() -> str:
     return found
 
 
-def press(port: int, asked: Question, count: int, *, clients: int = 1, streams: int = 1) -> Pressed:
+def press(port: int, query: Question, count: int, *, clients: int = 1, streams: int = 1) -> Pressed:
     """Ask so often, on so many connections with so many streams each. Every answer has to come, and be of the same size.
 
     Raises:
         SystemExit: where one does not.
     """  # noqa: E501
-    expected = len(asked.ask(port))
+    expected = len(query.ask(port))
     with tempfile.TemporaryDirectory() as folder:
         body, log = Path(folder, "body"), Path(folder, "log")
-        body.write_bytes(asked.body)
+        body.write_bytes(query.body)
         command = [
             h2load(),
             "-n",
@@ -61,42 +61,42 @@ def press(port: int, asked: Question, count: int, *, clients: int = 1, streams: 
             "-d",
             str(body),
             f"--log-file={log}",
-            *(["--h1"] if not asked.grpc else []),
+            *(["--h1"] if not query.grpc else []),
         ]
-        for field in asked.fields:
+        for field in query.fields:
             command += ["-H", field]
-        said = subprocess.run(
-            [*command, f"http://127.0.0.1:{port}{asked.path}"],
+        report = subprocess.run(
+            [*command, f"http://127.0.0.1:{port}{query.path}"],
             capture_output=True, text=True, timeout=300, check=True,
         ).stdout  # fmt: skip
         took = [int(line.split("\t")[2]) / 1000 for line in log.read_text().splitlines()]
-    rate = re.search(r"finished in [\d.]+\w+, ([\d.]+) req/s", said)
-    good = re.search(r"status codes: (\d+) 2xx", said)
-    size = re.search(r"traffic: .*\((\d+)\) data", said)
+    rate = re.search(r"finished in [\d.]+\w+, ([\d.]+) req/s", report)
+    good = re.search(r"status codes: (\d+) 2xx", report)
+    size = re.search(r"traffic: .*\((\d+)\) data", report)
     if rate is None or good is None or size is None or int(good[1]) != count:
-        raise SystemExit(f"not every answer was a good one:\n{said}")
-    if asked.grpc and int(size[1]) != expected * count:
+        raise SystemExit(f"not every answer was a good one:\n{report}")
+    if query.grpc and int(size[1]) != expected * count:
         raise SystemExit(f"answers of {int(size[1]) / count:.1f} bytes where {expected} are right")
     return Pressed(float(rate[1]), took)
 
 
-def press_own(port: int, asked: Question, count: int, *, streams: int) -> Pressed:
+def press_own(port: int, query: Question, count: int, *, streams: int) -> Pressed:
     """The same by gRPC's own client, on one connection with so many calls under way.
 
     Raises:
         SystemExit: where an answer is not like the first.
     """
-    expected = len(asked.ask(port)) - 5
+    expected = len(query.ask(port)) - 5
     took: list[float] = []
     with (
         grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
         ThreadPoolExecutor(streams) as callers,
     ):
-        call = channel.unary_unary(asked.path)
+        call = channel.unary_unary(query.path)
 
         def one(_: int) -> bool:
             begun = time.monotonic()
-            answer = call(asked.body[5:], timeout=60)
+            answer = call(query.body[5:], timeout=60)
             took.append((time.monotonic() - begun) * 1e3)
             return len(answer) == expected
 

@@ -19,7 +19,7 @@ from load.machine import memory_mb
 from peers.having import Absent, folder_of, version_of
 
 from cloud_ml.engines.local.processes import proctree
-from serving.asking import OIP, TFS, V1, V2
+from serving.queries import OIP, TFS, V1, V2
 
 _READY_S = 90.0
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -78,8 +78,10 @@ def ours(folder: Path, models: list[str]) -> Iterator[Running]:
     """``cloudml-serve`` with models that lie below ``folder``."""
     port = free_port()
     config = folder / "models.config"
-    told = "".join(f'config {{ name: "{name}" base_path: "{folder / name}" }} ' for name in models)
-    config.write_text(f"model_config_list {{ {told} }}")
+    entries = "".join(
+        f'config {{ name: "{name}" base_path: "{folder / name}" }} ' for name in models
+    )
+    config.write_text(f"model_config_list {{ {entries} }}")
     command = [
         sys.executable,
         "-m",
@@ -121,8 +123,8 @@ def _running(command: list[str], *ports: int) -> Iterator[Running]:
             # Triton loads the interpreter's library
             "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
         }
-        said = Path(home, "said")
-        with said.open("wb") as log:
+        output = Path(home, "output")
+        with output.open("wb") as log:
             process = subprocess.Popen(
                 command,
                 stdout=log,
@@ -134,7 +136,9 @@ def _running(command: list[str], *ports: int) -> Iterator[Running]:
         running = Running(process, ports[0], ports[-1])
         try:
             if not _listens(process, ports):
-                raise Absent("it did not start: " + said.read_text(errors="replace")[-600:].strip())
+                raise Absent(
+                    "it did not start: " + output.read_text(errors="replace")[-600:].strip()
+                )
             yield running
         finally:
             _end(running, process)

@@ -71,7 +71,7 @@ _JSON: dict[str, Callable[[Inputs, random.Random], bytes]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     """A request: to which model, as bytes, and what is in it."""
 
     model: str
@@ -97,7 +97,7 @@ def run() -> list[Figure]:
     return figures
 
 
-def requests_of(cell: Cell) -> list[Asked]:
+def requests_of(cell: Cell) -> list[ModelRequest]:
     """So many requests, by turns to each model."""
     luck, made = random.Random(cell.what), []
     for number in range(DISTINCT):
@@ -108,17 +108,17 @@ def requests_of(cell: Cell) -> list[Asked]:
         else:
             encoding = luck.choice(ENCODINGS) if cell.way == "any" else cell.way
             body = predict(model, inputs, encoding, luck)
-        made.append(Asked(model, body, inputs))
+        made.append(ModelRequest(model, body, inputs))
     return made
 
 
 def _measure(running: Running, cell: Cell, files: dict[str, Path]) -> tuple[float, float]:
     """The least microseconds of the server for a request, and of the runtime alone, by turns."""
-    asked = requests_of(cell)
+    requests = requests_of(cell)
     sessions = {model: runtime(files[model]) for model in cell.models}
-    for each in asked[:100]:
+    for each in requests[:100]:
         _check(_ask(running, cell, each), sessions[each.model].run(None, each.inputs), each)
-    send = _sender(running, cell, [each.body for each in asked])
+    send = _sender(running, cell, [each.body for each in requests])
     sizes = send()
     begun = time.monotonic()
     send()
@@ -131,11 +131,11 @@ def _measure(running: Running, cell: Cell, files: dict[str, Path]) -> tuple[floa
                 raise SystemExit(f"{cell.what}: answers of other sizes")
             if cell.way in _JSON:
                 send()
-        cost = min(cost, (running.cpu_s() - before) / times / len(asked) * 1e6)
+        cost = min(cost, (running.cpu_s() - before) / times / len(requests) * 1e6)
         before = time.process_time()
-        for each in asked:
+        for each in requests:
             sessions[each.model].run(None, each.inputs)
-        floor = min(floor, (time.process_time() - before) / len(asked) * 1e6)
+        floor = min(floor, (time.process_time() - before) / len(requests) * 1e6)
     print(f"  {cell.what}: {cost:.1f} us, the runtime {floor:.1f}", flush=True)
     return cost, floor
 
@@ -153,13 +153,13 @@ def _sender(running: Running, cell: Cell, bodies: Sequence[bytes]) -> Callable[[
     return lambda: replay_grpc(running.grpc, path, bodies, CALLERS)
 
 
-def _ask(running: Running, cell: Cell, asked: Asked) -> list[Array]:
+def _ask(running: Running, cell: Cell, request: ModelRequest) -> list[Array]:
     """The outputs, by a client that is not the one that measures."""
-    from serving.asking import Question
+    from serving.queries import Question
 
-    path = _path(cell, asked.model)
+    path = _path(cell, request.model)
     question = Question(
-        path, asked.body, lambda body: np.frombuffer(body, np.uint8), cell.way not in _JSON
+        path, request.body, lambda body: np.frombuffer(body, np.uint8), cell.way not in _JSON
     )
     body = question.ask(running.grpc if question.grpc else running.http)
     if question.grpc:
@@ -168,23 +168,23 @@ def _ask(running: Running, cell: Cell, asked: Asked) -> list[Array]:
     return _listed(cell, json.loads(body))
 
 
-def _listed(cell: Cell, told: Any) -> list[Array]:
+def _listed(cell: Cell, document: Any) -> list[Array]:
     if cell.way == "v2":
-        outputs = sorted(told["outputs"], key=lambda each: str(each["name"]))
+        outputs = sorted(document["outputs"], key=lambda each: str(each["name"]))
         return [np.asarray(each["data"]).reshape(each["shape"]) for each in outputs]
     if cell.way == "columns":
-        return [np.asarray(told["outputs"][name]) for name in sorted(told["outputs"])]
-    rows = told["predictions"]
+        return [np.asarray(document["outputs"][name]) for name in sorted(document["outputs"])]
+    rows = document["predictions"]
     return [np.asarray([row[name] for row in rows]) for name in sorted(rows[0])]
 
 
-def _check(got: list[Array], expected: list[Array], asked: Asked) -> None:
+def _check(got: list[Array], expected: list[Array], request: ModelRequest) -> None:
     """Compare an answer with the runtime's; our models name their outputs in the order of the
     alphabet.
     """
     for one, other in zip(got, expected, strict=True):
         if one.shape != other.shape or not np.allclose(one, other, rtol=1e-4, atol=1e-5):
-            raise SystemExit(f"a wrong answer of {asked.model}: {one} for {other}")
+            raise SystemExit(f"a wrong answer of {request.model}: {one} for {other}")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from harness import Figure, high, median, temporary_folder
 from load.machine import awake
 
 from serving import floors
-from serving.asking import OIP, TFS, V1, V2, Question, question
 from serving.cost import SECONDS, answers_well, passed_over
 from serving.models import rows, save
 from serving.pressing import press
+from serving.queries import OIP, TFS, V1, V2, Question, question
 from serving.servers import OTHERS, OURS, Kind, Running, ours, theirs, version
 
 CALLERS = (1, 8, 32)
@@ -46,9 +46,9 @@ def run() -> list[Figure]:
     peers[ECHO] = _echo()
     figures = []
     for (way, callers), (middle, worst) in mine.items():
-        told = f"{way}, {callers or 1} caller{'s' * (callers > 1)}, linear"
+        title = f"{way}, {callers or 1} caller{'s' * (callers > 1)}, linear"
         if callers == AWAKE:
-            told += ", cores kept awake"
+            title += ", cores kept awake"
         beside = [
             (name, *waited[way, callers])
             for name, waited in peers.items()
@@ -57,8 +57,8 @@ def run() -> list[Figure]:
         for name, their_middle, their_worst in beside or [("", 0.0, 0.0)]:
             scale = max(1, callers)
             figures += [
-                Figure(f"{told}: p50", middle, "ms", ALONE_MS * scale, their_middle or None, name),
-                Figure(f"{told}: p99", worst, "ms", MANY_MS, their_worst or None, name),
+                Figure(f"{title}: p50", middle, "ms", ALONE_MS * scale, their_middle or None, name),
+                Figure(f"{title}: p99", worst, "ms", MANY_MS, their_worst or None, name),
             ]
     return figures
 
@@ -66,14 +66,14 @@ def run() -> list[Figure]:
 def _waited(running: Running, kind: Kind, file: Path, ways: tuple[str, ...] | list[str]) -> Waited:
     found: Waited = {}
     for way in ways:
-        asked = question(way, "linear", rows("linear", 1), kind.path if way == V1 else "")
+        query = question(way, "linear", rows("linear", 1), kind.path if way == V1 else "")
         with passed_over(f"{kind.name}, {way}"):
-            answers_well(running, asked, file, "linear", 1)
-            port = running.grpc if asked.grpc else running.http
+            answers_well(running, query, file, "linear", 1)
+            port = running.grpc if query.grpc else running.http
             for callers in CALLERS:
-                found["gRPC" if asked.grpc else "JSON", callers] = _least(port, asked, callers)
+                found["gRPC" if query.grpc else "JSON", callers] = _least(port, query, callers)
             with awake():
-                found["gRPC" if asked.grpc else "JSON", AWAKE] = _least(port, asked, 1)
+                found["gRPC" if query.grpc else "JSON", AWAKE] = _least(port, query, 1)
     for (way, callers), (middle, worst) in found.items():
         print(
             f"  {kind.name}, {way}, {callers or 'awake'}: {middle:.3f} ms, p99 {worst:.3f} ms",
@@ -82,11 +82,11 @@ def _waited(running: Running, kind: Kind, file: Path, ways: tuple[str, ...] | li
     return found
 
 
-def _least(port: int, asked: Question, callers: int) -> tuple[float, float]:
+def _least(port: int, query: Question, callers: int) -> tuple[float, float]:
     """Of three rounds, the one with the least median."""
-    rate = press(port, asked, 20 * callers, clients=callers).rate
+    rate = press(port, query, 20 * callers, clients=callers).rate
     rounds = [
-        press(port, asked, max(callers, int(rate * SECONDS)), clients=callers).ms for _ in range(3)
+        press(port, query, max(callers, int(rate * SECONDS)), clients=callers).ms for _ in range(3)
     ]
     best = min(rounds, key=median)
     return median(best), high(best)
@@ -94,10 +94,10 @@ def _least(port: int, asked: Question, callers: int) -> tuple[float, float]:
 
 def _echo() -> Waited:
     """The least that one caller can wait for here, over HTTP/1.1; over HTTP/2 nobody waits less."""
-    with floors.echo() as (_, port, asked):
-        sleepy = _least(port, asked, 1)
+    with floors.echo() as (_, port, query):
+        sleepy = _least(port, query, 1)
         with awake():
-            lively = _least(port, asked, 1)
+            lively = _least(port, query, 1)
     return {
         (way, callers): each
         for way in ("gRPC", "JSON")

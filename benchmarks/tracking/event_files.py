@@ -109,10 +109,10 @@ def _peer_pythons() -> dict[str, Path]:
 def ask(python: Path, reader: str, file: Path, short: Path) -> Answer:
     """What a reader in a process of its own says of a file; it reads a short one first."""
     driver = Path(__file__).with_name("event_readers.py")
-    said = subprocess.run(
+    output = subprocess.run(
         [python, driver, reader, file, short], stdout=subprocess.PIPE, check=True
     ).stdout
-    return Answer(**json.loads(said))
+    return Answer(**json.loads(output))
 
 
 # ---- files, made here: what makes them must not be what reads them

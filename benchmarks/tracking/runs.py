@@ -129,16 +129,16 @@ def _peer(folder: Path) -> Peer | None:
     with mlflow_server.running(folder) as server:
         took = {}
         for _, text, holds in LISTS:
-            wish = {
+            search = {
                 "experiment_ids": ["0"], "filter": text, "max_results": 50,
                 "order_by": ["attributes.start_time DESC"],
             }  # fmt: skip
-            runs = server.post("/runs/search", **wish)["runs"]
+            runs = server.post("/runs/search", **search)["runs"]
             assert len(runs[0]["data"]["metrics"]) == METRICS
             assert [run["info"]["run_name"] for run in runs] == _expected(holds)
             took[text] = median(
                 [
-                    timed(lambda wish=wish: server.post("/runs/search", **wish))  # type: ignore[misc]
+                    timed(lambda search=search: server.post("/runs/search", **search))  # type: ignore[misc]
                     for _ in range(_PEER_REQUESTS)
                 ]
             )

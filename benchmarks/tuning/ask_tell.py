@@ -50,10 +50,10 @@ class _Search:
         return f"{self.algorithm}-{self.reports}-{requests}"
 
     def __str__(self) -> str:
-        said = f"{self.algorithm}, {self.trials} trials"
+        title = f"{self.algorithm}, {self.trials} trials"
         if self.together:
-            said += ", in one request"
-        return f"{said}, {self.reports} reports each" if self.reports else said
+            title += ", in one request"
+        return f"{title}, {self.reports} reports each" if self.reports else title
 
 
 _SEARCHES = (

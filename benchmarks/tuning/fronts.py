@@ -94,8 +94,8 @@ def _optuna() -> Volumes | None:
         return None
     command = [python, "-m", "tuning.optuna_fronts", str(SEEDS), str(TRIALS)]
     folder = Path(__file__).parents[1]
-    said = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
-    costs: Mapping[str, Sequence[Sequence[Sequence[float]]]] = json.loads(said)
+    output = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
+    costs: Mapping[str, Sequence[Sequence[Sequence[float]]]] = json.loads(output)
     return {
         problem.name: [
             volume_of([tuple(one) for one in found], problem) for found in costs[problem.name]

@@ -50,8 +50,8 @@ def run() -> list[Figure]:
     took: dict[int, list[float]] = {2: [], 3: []}
     found = {name: _search_all(name, took) for name in _OWN}
     found |= {
-        said: shares
-        for sampler, said in _SAMPLERS.items()
+        label: shares
+        for sampler, label in _SAMPLERS.items()
         if (shares := _search_by_optuna(sampler)) is not None
     }
     means = {name: _means(shares) for name, shares in found.items()}
@@ -143,8 +143,8 @@ def _search_by_optuna(sampler: str) -> Shares | None:
         sampler,
     ]
     folder = Path(__file__).parents[1]
-    said = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
-    costs: Mapping[str, Sequence[Sequence[Sequence[float]]]] = json.loads(said)
+    output = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
+    costs: Mapping[str, Sequence[Sequence[Sequence[float]]]] = json.loads(output)
     return {
         problem.name: [
             _shares([tuple(one) for one in found], problem) for found in costs[problem.name]

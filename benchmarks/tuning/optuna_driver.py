@@ -29,29 +29,31 @@ _SAMPLERS = {"tpe": "TPESampler", "gp": "GPSampler"}
 def all_suggested(trial: Any, space: Mapping[str, Any]) -> Mapping[str, Any]:
     """The parameters of a trial: those whose conditions hold, which name parameters before them."""
     found: dict[str, Any] = {}
-    for name, asked in space.items():
-        if _is_active(asked, found):
-            found[name] = suggested(trial, name, asked)
+    for name, parameter in space.items():
+        if _is_active(parameter, found):
+            found[name] = suggested(trial, name, parameter)
     return found
 
 
-def _is_active(asked: Any, found: Mapping[str, Any]) -> bool:
-    conditions = asked.get("active_if", {}) if isinstance(asked, dict) else {}
+def _is_active(parameter: Any, found: Mapping[str, Any]) -> bool:
+    conditions = parameter.get("active_if", {}) if isinstance(parameter, dict) else {}
     return all(
-        name in found and found[name] in (wanted if isinstance(wanted, list) else [wanted])
-        for name, wanted in conditions.items()
+        name in found and found[name] in (values if isinstance(values, list) else [values])
+        for name, values in conditions.items()
     )
 
 
-def suggested(trial: Any, name: str, asked: Any) -> Any:
-    if isinstance(asked, list):
-        return trial.suggest_categorical(name, asked)
-    if "values" in asked:
-        return trial.suggest_categorical(name, asked["values"])
-    if asked.get("type") == "int":
-        log = asked.get("scale") == "log"
-        return trial.suggest_int(name, asked["min"], asked["max"], log=log)
-    return trial.suggest_float(name, asked["min"], asked["max"], log=asked.get("scale") == "log")
+def suggested(trial: Any, name: str, parameter: Any) -> Any:
+    if isinstance(parameter, list):
+        return trial.suggest_categorical(name, parameter)
+    if "values" in parameter:
+        return trial.suggest_categorical(name, parameter["values"])
+    if parameter.get("type") == "int":
+        log = parameter.get("scale") == "log"
+        return trial.suggest_int(name, parameter["min"], parameter["max"], log=log)
+    return trial.suggest_float(
+        name, parameter["min"], parameter["max"], log=parameter.get("scale") == "log"
+    )
 
 
 def run(task: tuple[str, int, int, str]) -> Mapping[str, Any]:

@@ -103,8 +103,8 @@ def network(parameters: Parameters) -> float:
 
 def choices(parameters: Parameters) -> float:
     """Mostly names, two of which work together."""
-    wanted = {"a": "p", "b": "q", "c": "r", "d": "s"}
-    wrong = sum(parameters[name] != value for name, value in wanted.items())
+    best = {"a": "p", "b": "q", "c": "r", "d": "s"}
+    wrong = sum(parameters[name] != value for name, value in best.items())
     together = parameters["a"] == "p" and parameters["b"] == "q"
     return wrong + (0.0 if together else 0.5) + (parameters["x"] - 0.7) ** 2
 

@@ -60,10 +60,10 @@ def _search_with_process() -> Runs | None:
 
 def _regret_figures(ours: Mapping[str, Runs], peer: Runs | None) -> list[Figure]:
     kinds = list(dict.fromkeys(problem.kind for problem in PROBLEMS))
-    asked = [("auto", budget) for budget in BUDGETS] + [("tpe", MIDDLE)]
+    searches = [("auto", budget) for budget in BUDGETS] + [("tpe", MIDDLE)]
     return [
         _regret_figure(name, budget, kind, ours, peer)
-        for (name, budget), kind in itertools.product(asked, (*kinds, "all"))
+        for (name, budget), kind in itertools.product(searches, (*kinds, "all"))
     ]
 
 

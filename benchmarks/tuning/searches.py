@@ -96,8 +96,8 @@ def search_with_optuna(
         print(f"  {error}")
         return None
     command = [python, "-m", "tuning.optuna_driver", str(seeds), str(trials), sampler, *names]
-    said = subprocess.run(
+    output = subprocess.run(
         command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, check=True
     ).stdout
-    found = json.loads(said)
+    found = json.loads(output)
     return {name: [Search(**one) for one in searches] for name, searches in found.items()}

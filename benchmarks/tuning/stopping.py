@@ -63,5 +63,5 @@ def _optuna() -> list[tuple[int, float]] | None:
         return None
     command = [python, "-m", "tuning.optuna_driver", str(SEEDS), "curves", str(_FACTOR)]
     folder = Path(__file__).parents[1]
-    said = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
-    return [(epochs, left) for epochs, left in json.loads(said)]
+    output = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
+    return [(epochs, left) for epochs, left in json.loads(output)]

@@ -106,7 +106,7 @@ def xgboost_losses() -> Iterator[float]:
 def network_losses() -> Iterator[float]:
     """Log loss of a small network after 15 epochs, on the half of the digits that it has not seen."""
     inputs, targets = load_digits(return_X_y=True)
-    inputs, unseen, targets, wanted = train_test_split(
+    inputs, unseen, targets, expected = train_test_split(
         inputs / 16, targets, test_size=0.5, random_state=0, stratify=targets
     )
     for solver, activation, layers, width, rate, alpha in itertools.product(*NETWORK.values()):
@@ -116,7 +116,7 @@ def network_losses() -> Iterator[float]:
         )  # fmt: skip
         try:
             chances = model.fit(inputs, targets).predict_proba(unseen)
-            loss = log_loss(wanted, chances) if np.isfinite(chances).all() else _MOST_LOSS
+            loss = log_loss(expected, chances) if np.isfinite(chances).all() else _MOST_LOSS
         except ValueError:  # weights that are no numbers
             loss = _MOST_LOSS
         yield min(float(loss), _MOST_LOSS)

@@ -184,8 +184,8 @@ def _stop_ms(server: Server, study: Study, number: int) -> float:
     trial = study.trials[number]
     assert trial.state == "EarlyStopped", trial
     with server.calls().log(trial.job) as log:
-        reported, told = map(float, log.read().split())
-    return 1000 * (told - reported)
+        reported, ended = map(float, log.read().split())
+    return 1000 * (ended - reported)
 
 
 def _code(server: Server, folder: Path, source: str) -> str:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "src" / "cloud_ml"
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "cloud_ml"
 NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text())
 _DEFINITIONS = {"module", "class", "function"}
 _EVERYWHERE = {*_DEFINITIONS, "argument", "field", "attribute"}
@@ -26,7 +26,7 @@ KINDS = {
 
 
 class Found(NamedTuple):
-    """A name; ``path`` is below the package or ``tests/``."""
+    """A name; ``path`` is below the folder that is looked at."""
 
     path: str
     line: int
@@ -96,8 +96,10 @@ def test_no_name_of_the_table_is_in_the_package_but_for_exceptions_that_are_need
     assert set(NAMES["exceptions"]) <= set(found)
 
 
-def test_no_variable_of_the_tests_has_such_a_name() -> None:
-    lines = [f"tests/{name} ({why})" for name, why in listed(TESTS, ["variables"]).items()]
+@pytest.mark.parametrize("folder", ["tests", "benchmarks", "tools", "docs/_ext", "examples"])
+def test_no_variable_beside_the_package_has_such_a_name(folder: str) -> None:
+    found = listed(ROOT / folder, ["variables"])
+    lines = [f"{folder}/{name} ({why})" for name, why in found.items()]
     assert not lines, "names that decision 31 replaced:\n" + "\n".join(lines)
 
 

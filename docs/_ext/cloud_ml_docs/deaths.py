@@ -21,17 +21,17 @@ def rows() -> str:
 
 def _line(document: Mapping[str, Any], row: Mapping[str, Any]) -> Sequence[str]:
     return (
-        _said(document["who"], row["who"]),
-        _said(document["causes"], row["causes"]),
+        _joined(document["who"], row["who"]),
+        _joined(document["causes"], row["causes"]),
         ", ".join(row["moments"]),
-        _said(document["jobs"], row["jobs"]),
+        _joined(document["jobs"], row["jobs"]),
         document["follows"][row["follows"]],
         _costs(row),
         code(row.get("test", document["played_by"])),
     )
 
 
-def _said(words: Mapping[str, str], keys: Sequence[str]) -> str:
+def _joined(words: Mapping[str, str], keys: Sequence[str]) -> str:
     return "; ".join(words[key] for key in keys)
 
 

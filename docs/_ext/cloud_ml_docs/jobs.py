@@ -19,13 +19,13 @@ def fields() -> str:
     """A table of fields: type, option of ``jobs submit``, meaning, and whether it is offered
     today.
     """
-    told = dict(_ARGUMENT.findall(inspect.cleandoc(TrainJob.__doc__ or "")))
+    described = dict(_ARGUMENT.findall(inspect.cleandoc(TrainJob.__doc__ or "")))
     rows = [
         (
             code(field.name),
             code(str(field.type).removesuffix(" | None")),
             _options(field.name),
-            prose(told.get(field.name) or _help(field.name)),
+            prose(described.get(field.name) or _help(field.name)),
             _offered(field.name),
         )
         for field in dataclasses.fields(TrainJob)

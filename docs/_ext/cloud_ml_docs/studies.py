@@ -25,13 +25,13 @@ def trial_fields() -> str:
 
 
 def _table(kind: type[Any]) -> str:
-    told = dict(_ATTRIBUTE.findall(inspect.cleandoc(kind.__doc__ or "")))
+    described = dict(_ATTRIBUTE.findall(inspect.cleandoc(kind.__doc__ or "")))
     rows = [
         (
             code(field.name),
             code(str(field.type).removesuffix(" | None")),
             _default(field),
-            prose(told[field.name]),
+            prose(described[field.name]),
         )
         for field in dataclasses.fields(kind)
     ]

@@ -47,7 +47,7 @@ async def paced(endpoint: str, kind: Kind, rate: float, seconds: float) -> None:
     begin, open_ = time.perf_counter() + 0.05, 0
 
     def send(due: float) -> None:
-        def told(answer: Answer) -> None:
+        def finish(answer: Answer) -> None:
             nonlocal open_
             open_ -= 1
             kind.took.append(1000 * (time.perf_counter() - due))
@@ -56,7 +56,7 @@ async def paced(endpoint: str, kind: Kind, rate: float, seconds: float) -> None:
             if not open_ and kind.sent == total:
                 all_there.set()
 
-        pool.ask(kind.next(), told)
+        pool.ask(kind.next(), finish)
 
     for number in range(total):
         due = begin + number / rate

@@ -37,12 +37,12 @@ class Question:
     def ask(self, port: int) -> bytes:
         """The body of an answer, by a client that is not the one that measures."""
         if not self.grpc:
-            asked = urllib.request.Request(
+            request = urllib.request.Request(
                 f"http://127.0.0.1:{port}{self.path}",
                 self.body,
                 {"Content-Type": "application/json"},
             )
-            with urllib.request.urlopen(asked, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return bytes(answer.read())
         import grpc
 
@@ -63,9 +63,9 @@ def question(way: str, model: str, rows: Array, path: str = "") -> Question:
         body = json.dumps({"instances": rows.tolist()}).encode()
         return Question(path or f"/v1/models/{model}:predict", body, _listed, grpc=False)
     data = [round(float(value), 4) for value in rows.ravel()]
-    asked = {"name": "x", "datatype": "FP32", "shape": rows.shape, "data": data}
+    tensor = {"name": "x", "datatype": "FP32", "shape": rows.shape, "data": data}
     return Question(
-        f"/v2/models/{model}/infer", json.dumps({"inputs": [asked]}).encode(), _output, grpc=False
+        f"/v2/models/{model}/infer", json.dumps({"inputs": [tensor]}).encode(), _output, grpc=False
     )
 
 
