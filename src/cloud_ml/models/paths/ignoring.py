@@ -39,6 +39,8 @@ ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 """A folder that holds one of these is an environment, whatever its name: it is neither sent nor
 an output.
 """
+DATA_FOLDER_MARKS = frozenset({"server.lock", "engine"})
+"""A folder that holds both is the data folder of a server, with its keys and everybody's data."""
 
 
 @dataclass(frozen=True, slots=True)

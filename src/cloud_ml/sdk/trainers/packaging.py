@@ -25,7 +25,7 @@ import shlex
 import stat
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ from typing import IO
 from cloud_ml.errors import InvalidRequest, TooLarge
 from cloud_ml.models.common import format_memory, refuse
 from cloud_ml.models.paths.ignoring import (
+    DATA_FOLDER_MARKS,
     DEFAULT_PATTERNS,
     ENVIRONMENT_MARKS,
     IGNORE_FILE,
@@ -163,8 +164,8 @@ def list_files(source: Path) -> list[tuple[str, Path]]:
 
 
 def check_is_code(folder: Path) -> None:
-    """Refuse a folder that holds much more than code: the home folder, one above it, or a folder
-    of the system.
+    """Refuse a folder that holds much more than code: the home folder, one above it, a folder
+    of the system, or the data folder of a server.
 
     Nobody means to send those, their size takes long to find out, and keys lie in them. A file
     of ignore rules in the folder says that it is meant.
@@ -182,6 +183,8 @@ def check_is_code(folder: Path) -> None:
         what = f"a folder above your home folder {home}"
     elif _SYSTEM_FOLDER.fullmatch(str(root)):
         what = "a folder of the system"
+    elif all((root / mark).exists() for mark in DATA_FOLDER_MARKS):
+        what = "the data folder of a server"
     else:
         return
     if (root / IGNORE_FILE).is_file():
@@ -267,7 +270,7 @@ def _walk(root: Path, inside: str, prefix: str, rules: _FolderRules) -> Iterator
             found = list(entries)
     except OSError as error:
         raise _unreadable(root / inside, error) from error
-    if inside and any(entry.name in ENVIRONMENT_MARKS for entry in found):
+    if inside and _is_no_code({entry.name for entry in found}):
         rules.note(inside.rstrip("/"), folder=True)
         return
     if inside and not found:
@@ -280,6 +283,11 @@ def _walk(root: Path, inside: str, prefix: str, rules: _FolderRules) -> Iterator
             yield from _walk(root, path + "/", prefix, rules)
         else:
             yield _member(root, path, prefix, entry)
+
+
+def _is_no_code(names: Collection[str]) -> bool:
+    """Whether a folder that holds these is an environment, or the data folder of a server."""
+    return DATA_FOLDER_MARKS.issubset(names) or any(mark in names for mark in ENVIRONMENT_MARKS)
 
 
 def _member(root: Path, path: str, prefix: str, entry: os.DirEntry[str]) -> _Member:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml import lock_file
 from cloud_ml.errors import InvalidRequest, TooLarge
+from cloud_ml.models.paths.ignoring import DATA_FOLDER_MARKS
 from cloud_ml.sdk.trainers import packaging
 from cloud_ml.sdk.trainers.packaging import pack_source
 
@@ -160,6 +162,23 @@ def test_an_environment_stays_behind_whatever_its_name(project: Path, mark: str)
         (project / folder / "python3").symlink_to("/usr/bin/python3")
     before = set(_members(project))
     assert not any("env" in name for name in before)
+
+
+def test_the_data_folder_of_a_server_stays_behind(project: Path, tmp_path: Path) -> None:
+    """Its keys and everybody's data are in it."""
+    assert lock_file.NAME in DATA_FOLDER_MARKS
+    before = set(_members(project))
+    data = project / "srv"
+    (data / "engine").mkdir(parents=True)
+    for name in (lock_file.NAME, "sealing.key", "credentials.json"):
+        (data / name).write_text("secret")
+    (data / "engine" / "python3").symlink_to("/usr/bin/python3")
+    assert set(_members(project)) == before
+    with (
+        pytest.raises(InvalidRequest, match="srv is the data folder of a server"),
+        pack_source(data),
+    ):
+        pass
 
 
 def test_links_that_lead_in_a_circle_lead_nowhere(project: Path) -> None:
