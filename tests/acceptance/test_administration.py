@@ -292,9 +292,10 @@ def test_the_audit_log_tells_who_did_it_and_what_was_refused(
     }
     assert "eve@vision" in server.cli("admin", "audit", "--operation", "admin.").good().out
     assert all(line.org == "vision" for line in olga.admin.audit(limit=20))
-    empty = server.cli("admin", "audit", "--operation", "job.").good()
+    empty = server.cli("admin", "audit", "--operation", "studies.").good()
     assert "No entry meets these conditions." in empty.err
-    assert "jobs." in empty.err
+    misspelt = server.cli("admin", "audit", "--operation", "job.")
+    assert (misspelt.code, "Did you mean jobs.?" in misspelt.err) == (1, True)
     wrong = server.cli("admin", "audit", "--outcome", "forbiden")
     assert (wrong.code, "Did you mean forbidden?" in wrong.err) == (1, True)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import cloud_ml
-from cloud_ml.api import errors, openapi, resource_routes, v1_compat
+from cloud_ml.api import auditing, errors, openapi, resource_routes, v1_compat
 from cloud_ml.api.cors import Cors
 from cloud_ml.api.direct import Direct
+from cloud_ml.api.fds.operations import OPERATIONS
 from cloud_ml.api.fds.router import FdsRouter
 from cloud_ml.api.middleware import Envelope
 from cloud_ml.api.mlflow import router as mlflow
@@ -45,6 +47,7 @@ from cloud_ml.api.routes import (
 )
 from cloud_ml.usecases.resources import Resource
 
+_SAFE = frozenset({"GET", "HEAD"})
 _DESCRIPTION = (
     "Train jobs, model services and storage. Every error is one JSON document: see the schema "
     "`Error`. To try requests here, create a token with `cloudml token create --scope jobs:read`, "
@@ -60,6 +63,20 @@ class _Application(FastAPI):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self
         await self.front(scope, receive, send)
+
+
+def _changing_operations(routers: Iterable[APIRouter]) -> frozenset[str]:
+    """Operations of the audit log. The original clients' GETs that change something have the names
+    of operations that are here anyway.
+    """
+    endpoints = [
+        route.endpoint
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute) and route.methods - _SAFE
+    ]
+    endpoints += [operation.run for operation in OPERATIONS if operation.method not in _SAFE]
+    return auditing.operations_of(endpoints)
 
 
 def create_app(
@@ -113,6 +130,7 @@ def create_app(
     routers += mlflow.ROUTERS
     for router in (*routers, v1_compat.router):
         app.include_router(router)
+    app.state.audited_operations = _changing_operations((*routers, v1_compat.router))
     errors.install(app)
     openapi.install(app)
     # The envelope is outside of all: each answer has an id and a line in the log, also that of a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -135,6 +135,11 @@ def operation_of(scope: Scope) -> str:
     module = str(endpoint.__module__).rpartition(".")[2]
     name = f"{_ROOMS.get(module, module)}.{endpoint.__name__}"
     return _SAME.get(name, name)
+
+
+def operations_of(endpoints: Iterable[Any]) -> frozenset[str]:
+    """The names of operations that the log may have, for those who ask for entries by them."""
+    return frozenset(operation_of({"endpoint": endpoint}) for endpoint in endpoints)
 
 
 def _target(request: Request) -> str:

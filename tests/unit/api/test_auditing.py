@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
@@ -236,3 +238,34 @@ async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) ->
 async def test_an_answer_does_not_depend_on_the_note_of_a_refusal(served: Served) -> None:
     served.store.fail_writes(OutOfSpace("the disk is full"))
     assert (await served.member.call("POST", "/api/v1/jobs/none/cancel")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("jobs.sumbit", "Did you mean jobs.submit"),
+        ("job.", "Did you mean jobs.?"),
+        ("job", None),
+        ("Jobs.submit", "Did you mean jobs.submit?"),
+        ("submit", "Did you mean jobs.submit?"),
+        ("admin.create_usr", "Did you mean admin.create_user"),
+    ],
+)
+async def test_an_operation_that_there_is_not_is_refused_with_the_nearest(
+    served: Served, wrong: str, hint: str | None
+) -> None:
+    answer = await served.admin.call("GET", f"/api/v1/admin/audit?operation={wrong}")
+    if hint is None:  # the beginning of one
+        assert (answer.status, answer.json()["items"]) == (200, [])
+        return
+    assert (answer.status, answer.json()["field"]) == (400, "operation")
+    assert answer.json()["hint"].startswith(hint)
+    assert "jobs.," in answer.json()["allowed"]
+
+
+async def test_an_operation_of_an_older_version_is_still_found(served: Served) -> None:
+    await served.member.call("POST", "/api/v1/jobs", served.job(job_name="linear"))
+    (entry,) = entries(served)
+    served.store.add_audit(replace(entry, id=0, operation="jobs.launch"))
+    answer = await served.admin.call("GET", "/api/v1/admin/audit?operation=jobs.launch")
+    assert [one["operation"] for one in answer.json()["items"]] == ["jobs.launch"]

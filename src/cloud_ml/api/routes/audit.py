@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from cloud_ml.api import documents
@@ -28,6 +29,7 @@ router = APIRouter(
 @router.get("", responses=answers(AuditPage))
 async def read(
     here: Here,
+    request: Request,
     call: Signed,
     *,
     org: str | None = None,
@@ -45,15 +47,21 @@ async def read(
     everybody's.
 
     ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``since`` and ``until`` are
-    times.
+    times. An ``operation`` that there is not is refused.
     """
     check_limit(limit, here.settings.list_page_limit)
     audit_filter = AuditFilter(
         org, user, key, operation, target, outcome, _moment("since", since), _moment("until", until)
     )
-    return documents.answer(
-        await here.offload(here.audit.read, call.caller, audit_filter, after=after, limit=limit)
+    page = await here.offload(
+        here.audit.read,
+        call.caller,
+        audit_filter,
+        after=after,
+        limit=limit,
+        operations=request.app.state.audited_operations,
     )
+    return documents.answer(page)
 
 
 def _moment(field: str, text: str | None) -> datetime | None:

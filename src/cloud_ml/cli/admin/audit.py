@@ -105,7 +105,5 @@ def audit(
     conditions = (user, key, operation, target, outcome, since, until)
     if not shown and any(conditions):
         note("No entry meets these conditions.")
-        if operation is not None:
-            note("Operations begin with words such as admin., jobs., models. or storage.")
     if next(found, None) is not None:
         note(f"There are more than {limit}; --limit 0 shows them all.")

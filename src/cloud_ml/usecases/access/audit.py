@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -26,6 +27,7 @@ OUTCOMES = (
 )
 """What an entry's outcome may be: only refusals of requests are noted."""
 _LONGEST_WORD = 63
+_MOST_MATCHES = 3
 
 
 class AuditLog:
@@ -44,14 +46,15 @@ class AuditLog:
         *,
         after: int | None = None,
         limit: int = 50,
+        operations: Collection[str] = (),
     ) -> AuditPage:
         """A page of entries, newest first. ``audit_filter.org`` is a name or a number; the default
-        is the caller's own.
+        is the caller's own. ``operations`` are the names that entries may have, if they are known.
 
         Raises:
             Forbidden: The caller manages no organisation.
             NotFound: The organisation is absent or not the caller's.
-            InvalidRequest: There is no such outcome.
+            InvalidRequest: There is no such outcome, or no operation begins so.
         """
         permit(caller, Operation.MANAGE_ORGANISATION)
         if audit_filter.outcome is not None:
@@ -59,7 +62,30 @@ class AuditLog:
         everybody = audit_filter.org == EVERYBODY and caller.admin
         org = None if everybody else self._identities.name_ever(caller, audit_filter.org)
         page = self._store.audit(replace(audit_filter, org=org), after=after, limit=limit)
+        if not page.items and after is None:
+            # Not before the search: entries of an older version may have names that are gone.
+            _check_operation(audit_filter.operation, operations)
         return AuditPage(items=[_line(entry) for entry in page.items], next=page.next)
+
+
+def _check_operation(beginning: str | None, operations: Collection[str]) -> None:
+    names = sorted(operations)
+    if not beginning or not names or any(name.startswith(beginning) for name in names):
+        return
+    groups = sorted({name.partition(".")[0] + "." for name in names})
+    near = _near_operations(beginning[:_LONGEST_WORD].lower(), names, groups)
+    allowed = f"the name of an operation or its beginning: {', '.join(groups)}"
+    raise common.refuse("operation", beginning, allowed, suggestion=" or ".join(near))
+
+
+def _near_operations(word: str, names: Sequence[str], groups: Sequence[str]) -> list[str]:
+    group, _, verb = word.partition(".")
+    if not verb:
+        said = [name for name in names if name.partition(".")[2] == group]
+        return said[:_MOST_MATCHES] or get_close_matches(f"{group}.", groups, n=_MOST_MATCHES)
+    if word in names:
+        return [word]
+    return get_close_matches(word, names, n=_MOST_MATCHES, cutoff=0.75)
 
 
 def _check_outcome(outcome: str) -> None:
