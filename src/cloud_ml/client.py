@@ -21,6 +21,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from cloud_ml.errors import NotFound
+from cloud_ml.sdk.failures import no_such_org
 from cloud_ml.sdk.jobs.train_jobs import TrainJobs
 from cloud_ml.sdk.models.deploying import ModelServices
 from cloud_ml.sdk.server import ServerCalls
@@ -113,16 +115,20 @@ class CloudMlClient(TrainJobs, ModelServices, ServerCalls):
     def for_org(self, org: str) -> Self:
         """A client for what another organisation has, also a disabled one: for administrators.
 
-        It reads, cancels, stops and deletes; the server refuses what else it is asked for. It
-        shares the connections of this client.
+        It reads, cancels, stops and deletes. All else is refused: it creates and changes nothing.
+        For that, use a client with a key of the organisation. It shares the connections of this
+        client.
 
         Args:
             org: The organisation's name or number.
 
         Raises:
-            NotFound: There is none, or the caller is no administrator.
+            NotFound: There is none, or it is another than the caller's, who is no administrator.
         """
-        number = self.admin.describe_org(org).org_id
+        try:
+            number = self.admin.describe_org(org).org_id
+        except NotFound as error:
+            raise no_such_org(error) from error
         # Not a copy: it would have this client's parts, which ask about its own organisation.
         other = object.__new__(type(self))
         other._connection = self._connection

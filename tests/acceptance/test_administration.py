@@ -80,11 +80,18 @@ def test_an_admin_ends_the_jobs_of_a_disabled_organisation(
     server.cli("jobs", "delete", "--all", "--org", "robotics", "--yes", "--wait").good()
     robotics = client.for_org("robotics")
     assert list(robotics.list_train_jobs()) == []
-    with pytest.raises(InvalidRequest, match="org_id is not a known parameter"):
+    with pytest.raises(InvalidRequest, match="reads, cancels, stops and deletes"):
         robotics.submit_train_job(TrainJob("third", "trainer.task", source))
     assert client.whoami().org == "default"
     with pytest.raises(NotFound, match="there is no organisation nowhere"):
         client.for_org("nowhere")
+    with CloudMlClient(made.key.access_key, made.secret_key, server.endpoint) as ada:
+        with pytest.raises(Unauthenticated):  # the organisation is disabled
+            ada.for_org("default")
+    server.cli("admin", "orgs", "enable", "robotics").good()
+    with CloudMlClient(made.key.access_key, made.secret_key, server.endpoint) as ada:
+        with pytest.raises(NotFound, match="only an administrator may name another"):
+            ada.for_org("default")
 
 
 def test_a_program_with_a_narrow_token_runs_a_script(server: RealServer, tmp_path: Path) -> None:

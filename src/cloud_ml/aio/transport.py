@@ -17,7 +17,14 @@ from typing import Any, TypeVar
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.connections import AsyncConnectionPool, exchange
-from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
+from cloud_ml.errors import (
+    CloudMlError,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    SeenBefore,
+    TransportError,
+)
 from cloud_ml.models import codec
 from cloud_ml.net.client.errors import NotHttp
 from cloud_ml.sdk.config import Credentials, TokenCredentials
@@ -29,6 +36,7 @@ from cloud_ml.sdk.failures import (
     error_of_exception,
     name_refused_read,
     not_ours,
+    refused_for_org,
     say_outcome_unknown,
 )
 from cloud_ml.sdk.messages import Request
@@ -121,6 +129,12 @@ class AsyncTransport:
         async with answer:
             body = await answer.read()
         error = self._refusal(answer.status, answer.headers, body)
+        if (
+            self._org_id is not None
+            and isinstance(error, InvalidRequest)
+            and error.field == "org_id"
+        ):
+            raise refused_for_org() from error
         if request.method == "HEAD":
             name_refused_read(error, request.path)
         if request.changes and answer.status in LOST_STATUSES:

@@ -79,6 +79,14 @@ def _parameters(route: APIRoute) -> dict[str, bool]:
 
 
 def _unknown(name: str, known: list[str]) -> InvalidRequest:
+    if name == "org_id":
+        return InvalidRequest(
+            "org_id is not a known parameter here; with it, administrators read, cancel, stop and "
+            "delete what another organisation has, and nothing else",
+            field=name,
+            allowed=", ".join(known) or "no parameter",
+            hint="Leave org_id out, or use a key of that organisation.",
+        )
     near = get_close_matches(name, known, n=1)
     return InvalidRequest(
         f"{name[:80]} is not a known parameter" + (f"; did you mean {near[0]}?" if near else ""),

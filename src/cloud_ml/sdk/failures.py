@@ -216,6 +216,27 @@ def name_refused_read(error: errors.CloudMlError, path: str) -> None:
         error.message = f"reading {where} is refused: {error.message}"
 
 
+def refused_for_org() -> errors.InvalidRequest:
+    """The error for what a client of ``for_org`` may not do: the server takes no ``org_id``
+    there.
+    """
+    return errors.InvalidRequest(
+        "a client made with for_org() reads, cancels, stops and deletes what the organisation has, "
+        "and nothing else; for this, use a client with a key of that organisation",
+        field="org_id",
+    )
+
+
+def no_such_org(error: errors.NotFound) -> errors.NotFound:
+    """The error of ``for_org``; an organisation that is absent looks as one of others does."""
+    return errors.NotFound(
+        f"{error.message}; for_org() takes the name or number of one, and only an administrator "
+        "may name another than their own",
+        field=error.field,
+        value=error.value,
+    )
+
+
 def not_ours(
     endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes
 ) -> errors.TransportError:

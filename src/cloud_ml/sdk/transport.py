@@ -15,7 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
+from cloud_ml.errors import (
+    CloudMlError,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    SeenBefore,
+    TransportError,
+)
 from cloud_ml.models import codec
 from cloud_ml.net.client.errors import NotHttp
 from cloud_ml.sdk.answers import Answer
@@ -30,6 +37,7 @@ from cloud_ml.sdk.failures import (
     error_of_exception,
     name_refused_read,
     not_ours,
+    refused_for_org,
     say_outcome_unknown,
 )
 from cloud_ml.sdk.messages import Request
@@ -122,6 +130,12 @@ class Transport:
         with answer:
             body = answer.read()
         error = self._refusal(answer.status, answer.headers, body)
+        if (
+            self._org_id is not None
+            and isinstance(error, InvalidRequest)
+            and error.field == "org_id"
+        ):
+            raise refused_for_org() from error
         if request.method == "HEAD":
             name_refused_read(error, request.path)
         if request.changes and answer.status in LOST_STATUSES:

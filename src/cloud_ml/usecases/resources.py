@@ -13,7 +13,7 @@ from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
 from cloud_ml.state.base import Once, Page, StateStore
-from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.identities import UNDER_ALL, Identity
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.record_limits import RecordLimits
@@ -225,7 +225,12 @@ class Resources(Generic[NewT, ViewT, S, T]):
             if record is not None and scope in (None, record.key.org):
                 return record
         shown = name[:_LONGEST_NAME]
-        raise NotFound(f"there is no {self._resource.type.name} {shown}", field="name", value=shown)
+        raise NotFound(
+            f"there is no {self._resource.type.name} {shown}",
+            field="name",
+            value=shown,
+            hint=UNDER_ALL if scope is None else None,
+        )
 
     def act(
         self,

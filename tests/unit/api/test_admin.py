@@ -428,3 +428,17 @@ async def test_an_outcome_that_there_is_not_is_refused_with_the_nearest(owner: C
     for outcome in ("done", "forbidden", "quota_exceeded", "seen_before"):
         assert (await owner.call("GET", f"{ADMIN}/audit?outcome={outcome}")).status == 200
     assert (await owner.call("GET", f"{ADMIN}/audit?outcome={'x' * 5000}")).status == 400
+
+
+async def test_org_id_says_what_it_may_be(served: Served) -> None:
+    of_all = await served.admin.call("GET", "/api/v1/jobs/linear?org_id=-1")
+    assert (of_all.status, "is for lists" in of_all.json()["hint"]) == (404, True)
+    no_number = await served.admin.call("GET", "/api/v1/jobs?org_id=vision")
+    assert (no_number.status, "the number of" in no_number.json()["allowed"]) == (404, True)
+    refused = await served.member.call("GET", "/api/v1/jobs?org_id=-1")
+    assert (refused.status, "leave org_id out" in refused.json()["message"]) == (403, True)
+    unknown = await served.admin.call("POST", "/api/v1/jobs?org_id=1", served.job())
+    assert (unknown.status, "read, cancel, stop and delete" in unknown.json()["message"]) == (
+        400,
+        True,
+    )

@@ -30,6 +30,11 @@ from cloud_ml.models import common
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 
+UNDER_ALL = "org_id=-1, all organisations, is for lists. Name one organisation by its number."
+"""Names are unique within an organisation only."""
+_ORG_ID_ALLOWED = (
+    "the number of your organisation; for administrators also that of another, or -1 for all"
+)
 _CACHE_LIMIT = 10_000
 _ACCESS_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -180,7 +185,11 @@ class Identities:
         if org_id == "-1":
             if not caller.admin:
                 raise Forbidden(
-                    "only an administrator may see all organisations", field="org_id", value=org_id
+                    "org_id is -1, all organisations, which only an administrator may see; leave "
+                    "org_id out for your own",
+                    field="org_id",
+                    value=org_id,
+                    allowed=_ORG_ID_ALLOWED,
                 )
             return None
         claim = None
@@ -189,7 +198,10 @@ class Identities:
             claim = self._store.find(ORGANISATION_NUMBER, SYSTEM, str(int(org_id)))
         if claim is None:
             raise NotFound(
-                f"there is no organisation {org_id[:40]}", field="org_id", value=org_id[:40]
+                f"there is no organisation {org_id[:40]}",
+                field="org_id",
+                value=org_id[:40],
+                allowed=_ORG_ID_ALLOWED,
             )
         return claim.spec.org
 

@@ -10,6 +10,7 @@ from cloud_ml.errors import NotFound
 from cloud_ml.models import common
 from cloud_ml.models.jobs.job import JobDetails
 from cloud_ml.state.base import Page, StateStore
+from cloud_ml.usecases.access.identities import UNDER_ALL
 from cloud_ml.usecases.jobs import members, views
 from cloud_ml.usecases.jobs.finding import Filters
 
@@ -74,7 +75,7 @@ class JobLookup:
             record = record or self._store.get(TRAIN_JOB, name)
             if record is not None and scope in (None, record.key.org):
                 return record
-        raise _absent(name)
+        raise _absent(name, hint=UNDER_ALL if scope is None else None)
 
     def find_member(self, scope: str | None, name: str) -> tuple[TrainJobRecord, str | None]:
         """The job of that name, as ``find``; else the job of which it is a member, and the task.
@@ -106,5 +107,5 @@ class JobLookup:
         return self._store.events(record.key.uid, after=after)
 
 
-def _absent(name: str) -> NotFound:
-    return NotFound(f"there is no job {name[:63]}", field="job_name", value=name[:63])
+def _absent(name: str, *, hint: str | None = None) -> NotFound:
+    return NotFound(f"there is no job {name[:63]}", field="job_name", value=name[:63], hint=hint)

@@ -16,6 +16,7 @@ from cloud_ml.errors import NotFound
 from cloud_ml.models import common
 from cloud_ml.state.base import Page, StateStore
 from cloud_ml.state.matching import Match
+from cloud_ml.usecases.access.identities import UNDER_ALL
 from cloud_ml.usecases.models.replicas import Replicas, sorted_out
 
 
@@ -60,6 +61,7 @@ class ServiceLookup:
                 f"there is no model service {model_name[:63]} {version[:63]}",
                 field="model_name",
                 value=model_name[:63],
+                hint=UNDER_ALL if scope is None else None,
             )
         return found
 
