@@ -64,10 +64,18 @@ class CloudMlError(Exception):
         self.hint = hint
         self.public_message = public_message
 
+    @property
+    def user_message(self) -> str:
+        """The message for users, without paths and addresses of the server."""
+        return self.public_message or self.message
+
     def document(self) -> dict[str, Any]:
         """The error as both HTTP surfaces answer it."""
-        message = self.public_message or self.message
-        document: dict[str, Any] = {"error": True, "code": self.code, "message": message}
+        document: dict[str, Any] = {
+            "error": True,
+            "code": self.code,
+            "message": self.user_message,
+        }
         for name in ("field", "value", "allowed", "hint"):
             if (fact := getattr(self, name)) is not None:
                 document[name] = fact

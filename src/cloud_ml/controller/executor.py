@@ -211,7 +211,7 @@ class Executor(Generic[W]):
         try:
             return await self._files.provide(job)
         except RequestError as error:
-            return job, TrainerSource("", "trainer", error.message, Reason.START_FAILED)
+            return job, TrainerSource("", "trainer", error.user_message, Reason.START_FAILED)
 
     def _plan(
         self, job: Record[W, WorkloadStatus], attempt: int, places: JobPaths, trainer: TrainerSource

@@ -402,7 +402,7 @@ class Trials:
                 parameters=_parameter_variables(record.spec, trial),
             )
         except RequestError as error:
-            return error.message
+            return error.user_message
         return ""
 
     def stop(self, record: StudyRecord, number: int) -> None:

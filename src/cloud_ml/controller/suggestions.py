@@ -104,7 +104,7 @@ class Suggestions:
             found = await self._tuner.suggest(name, problem, org=key.org, study=uid)
             suggestion = Suggestion(found)
         except Unavailable as error:
-            why = f"trial {problem.number} is a point of qmc instead: {error.message}"
+            why = f"trial {problem.number} is a point of qmc instead: {error.user_message}"
             suggestion = Suggestion(qmc.suggest(problem), why)
         finally:
             self._tasks.pop(uid, None)

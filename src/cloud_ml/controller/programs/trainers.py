@@ -87,7 +87,7 @@ class Trainers:
         try:
             uri = parse_trainer_uri(text, self._settings)
         except InvalidRequest as error:
-            return TrainerSource("", "trainer", error.message)
+            return TrainerSource("", "trainer", error.user_message)
         if isinstance(uri, WebTrainer):
             return await self._downloads.get(job.key.org, job.key.uid, uri)
         if isinstance(uri, FileTrainer):

@@ -128,7 +128,7 @@ def describe(error: Exception) -> str:
     meant for people.
     """
     if isinstance(error, CloudMlError):
-        why = error.message
+        why = error.user_message
     elif isinstance(error, OSError) and error.strerror:
         why = f"the system says: {error.strerror}"
     else:

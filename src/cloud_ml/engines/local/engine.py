@@ -139,7 +139,11 @@ class LocalEngine(JobMetrics, Engine):
         try:
             resolved = await asyncio.to_thread(resolve, gang, self._folders, self._packages)
         except OSError as error:
-            raise Unavailable(f"the files of this server cannot be read: {error}") from error
+            raise Unavailable(
+                f"the files of this server cannot be read: {error}",
+                public_message="the files of this server cannot be read: "
+                f"{error.strerror or type(error).__name__}",
+            ) from error
         await self._spawner.ask({"ensure": codec.encode(resolved)})
         self._job_listeners.hint(gang.tenant)
 

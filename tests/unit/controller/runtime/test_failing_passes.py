@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.controller.runtime.failed_passes import describe
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.status import ServicePhase
@@ -370,3 +371,8 @@ async def test_a_bucket_without_its_folder_fails_the_attempt_and_says_so(tmp_pat
             await world.until_phase(repaired, Phase.RUNNING)
     finally:
         world.offload.close()
+
+
+def test_an_event_holds_no_path_of_the_server() -> None:
+    error = Unavailable("no answer of /data/state.db", public_message="no answer of the database")
+    assert describe(error).endswith(": no answer of the database")

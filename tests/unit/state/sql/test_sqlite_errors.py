@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from cloud_ml.errors import CloudMlError, Damaged, OutOfSpace, Unavailable
+from cloud_ml.state.sql.dialects.sqlite import translated
 from cloud_ml.state.sql.dialects.sqlite_errors import translate
 
 
@@ -46,3 +50,18 @@ def test_translate(code: int, expected: type[Exception] | None) -> None:
 def test_errors_of_others_are_not_ours() -> None:
     assert translate(ValueError("x"), "/data/state.db") is None
     assert translate(None, "/data/state.db") is None
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.ENOSPC, OutOfSpace), (errno.EROFS, OutOfSpace), (errno.EIO, Unavailable)],
+)
+def test_what_the_system_says_names_the_path_to_the_operator_only(
+    number: int, expected: type[CloudMlError]
+) -> None:
+    path = Path("/data/state.db")
+    with pytest.raises(expected) as caught, translated(path):
+        raise OSError(number, os.strerror(number), str(path))
+    assert str(path) in str(caught.value)
+    assert "/data" not in caught.value.document()["message"]
+    assert os.strerror(number) in caught.value.document()["message"]

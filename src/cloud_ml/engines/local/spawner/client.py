@@ -77,7 +77,8 @@ class SpawnerClient:
                     self._disconnect()
                     if last:
                         raise Unavailable(
-                            f"the spawner of this machine does not answer: {error}"
+                            f"the spawner of this machine does not answer: {error}",
+                            public_message="the spawner of this machine does not answer",
                         ) from error
                     await self._connect()
             raise AssertionError

@@ -244,6 +244,13 @@ def translated(path: Path) -> Iterator[None]:
 
 def _of_the_system(error: OSError, path: Path) -> CloudMlError:
     reason = error.strerror or error
+    public_reason = error.strerror or type(error).__name__
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-        return OutOfSpace(f"The disk of {path} is full or read-only ({reason})")
-    return Unavailable(f"The database {path} cannot be opened ({reason})")
+        return OutOfSpace(
+            f"The disk of {path} is full or read-only ({reason})",
+            public_message=f"The disk of the server's database is full or read-only ({public_reason})",
+        )
+    return Unavailable(
+        f"The database {path} cannot be opened ({reason})",
+        public_message=f"The server's database cannot be opened ({public_reason})",
+    )
