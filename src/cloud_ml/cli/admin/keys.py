@@ -93,7 +93,7 @@ def describe(session: Session, access_key: str, output: str | None) -> None:
     aliases=EXPIRES_ALIASES,
     type=Duration(),
     metavar="TIME",
-    help="How long it is good, such as 90d; else for ever.",
+    help="How long it is good, such as 90d; else for ever. A number alone means seconds.",
 )
 @click.option("--legacy/--no-legacy", default=False, help="Accept signatures of the original "
                                                           "client, "

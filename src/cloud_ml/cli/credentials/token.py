@@ -57,7 +57,7 @@ def token() -> None:
     metavar="TIME",
     default="30d",
     show_default=True,
-    help="How long it works.",
+    help="How long it works: 12h, 30d; a number alone means seconds.",
 )
 @click.option(
     "--note",

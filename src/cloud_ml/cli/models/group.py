@@ -351,7 +351,7 @@ def destroy(
     metavar="TIME",
     default="1h",
     show_default=True,
-    help="How long it is good.",
+    help="How long it is good: 30m, 1h, 7d; a number alone means seconds.",
 )
 @pass_session
 def token(session: Session, name: str | None, version: str | None, lasting: str) -> None:

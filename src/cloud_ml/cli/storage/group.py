@@ -247,7 +247,7 @@ def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None)
     aliases=EXPIRES_ALIASES,
     default="1h",
     show_default=True,
-    help="How long it works: 90s, 30m, 1h, 7d.",
+    help="How long it works: 30m, 1h, 7d; a number alone means seconds.",
 )
 @click.option("--method", default="GET", show_default=True, type=click.Choice(["GET", "PUT"], case_sensitive=False),
               help="GET reads the object, PUT writes it.")  # fmt: skip
@@ -258,6 +258,8 @@ def presign(session: Session, uri: str, expires: str, method: str) -> None:
     It ends when its time is over or your key is revoked. The server limits how long a link may
     last: to 7 days, unless set otherwise. With PUT: curl -T FILE 'LINK'.
     """
+    from datetime import UTC, datetime, timedelta
+
     from cloud_ml.models.common import check_duration, duration_seconds, refuse
 
     seconds = duration_seconds(check_duration("expires", expires))
@@ -270,6 +272,7 @@ def presign(session: Session, uri: str, expires: str, method: str) -> None:
         uri, expires_s=seconds, method=method.upper(), limit_s=limit_s
     )
     echo(link)
+    note(f"The link works until {local_time(datetime.now(UTC) + timedelta(seconds=seconds))}.")
 
 
 def _link_limit_s(session: Session) -> float:
