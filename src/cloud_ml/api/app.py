@@ -73,7 +73,7 @@ def _changing_operations(routers: Iterable[APIRouter]) -> frozenset[str]:
         route.endpoint
         for router in routers
         for route in router.routes
-        if isinstance(route, APIRoute) and route.methods - _SAFE
+        if isinstance(route, APIRoute) and (route.methods or set()) - _SAFE
     ]
     endpoints += [operation.run for operation in OPERATIONS if operation.method not in _SAFE]
     return auditing.operations_of(endpoints)

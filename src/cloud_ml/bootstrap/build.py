@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import tempfile
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -99,6 +100,7 @@ def build(
         logger.warning("FAILPOINTS ARE ON: this server kills itself where a test asks for it")
     shared = settings.server.shared_data
     _check_shared(settings)
+    _check_environments(settings)
     lock = data_folder.hold(data, for_server=True, shared=shared)
     tenant_base = settings.engine.tenant_uid_base
     Ledger(data / "engine").create()
@@ -208,6 +210,25 @@ def build(
     return Server(
         settings, platform, controller, engine, gateway, first_start, lock, collector, claim
     )
+
+
+def _check_environments(settings: Settings) -> None:
+    """Refuse a folder of environments that cannot be written. Jobs would fail one by one."""
+    if not settings.environments.home:
+        return
+    home = settings.environments_home
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        raise InvalidRequest(
+            f"the folder of environments {home} cannot be written: {error.strerror or error}",
+            field="environments.home",
+            value=str(home),
+            allowed="a folder on a disk that this user may write to",
+            hint="Choose another one with --environments-dir.",
+        ) from error
 
 
 def _check_shared(settings: Settings) -> None:
