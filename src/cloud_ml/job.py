@@ -317,16 +317,24 @@ def _check_step(step: int) -> int:
     except TypeError:
         number = -1
     if isinstance(step, bool) or not 0 <= number < _MOST_STEPS:
-        raise ValueError(f"step is {step!r}; allowed is a whole number, or None")
+        allowed = f"a whole number from 0 to {_MOST_STEPS - 1}, or None"
+        if isinstance(step, Mapping):
+            allowed += ". Figures are named: report(step, **figures)"
+        raise ValueError(f"step is {step!r:.100}; allowed is {allowed}")
     return number
 
 
 def _figure(name: str, value: float) -> float:
-    if len(name) > _LONGEST_METRIC or not name.isprintable():
-        raise ValueError(f"a figure is named {name[:_LONGEST_METRIC]!r}; allowed are 100 letters")
+    if not 0 < len(name) <= _LONGEST_METRIC or not name.isprintable():
+        allowed = f"1 to {_LONGEST_METRIC} printable characters"
+        raise ValueError(f"a figure is named {name[:_LONGEST_METRIC]!r}; allowed are {allowed}")
     try:
         return float(value)  # also of NumPy and of tensors
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        raise ValueError(
+            f"{name} is beyond what a float can be; allowed is a smaller number"
+        ) from None
+    except (TypeError, ValueError):
         raise ValueError(f"{name} is {str(value)[:100]}; allowed is a number") from None
 
 

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -330,6 +331,7 @@ def test_what_is_reported_is_read_by_the_platform(reports: Path) -> None:
         lambda: job.report(True),
         lambda: job.report(loss="low"),  # type: ignore[arg-type]
         lambda: job.report(**{"a\nb": 1.0}),
+        lambda: job.report(**{"": 1.0}),
         lambda: job.report(**{f"m{number}": 1.0 for number in range(33)}),
         job.progress,
         lambda: job.progress(1.5),
@@ -346,6 +348,20 @@ def test_other_forms_of_a_report_are_refused(call: Callable[[], None], reports: 
     with pytest.raises((TypeError, ValueError)):
         call()
     assert not reports.exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ((-1,), "step is -1; allowed is a whole number from 0 to 999999999999999999, or None"),
+        (({"loss": 1},), r"step is {'loss': 1}; .* Figures are named: report\(step, \*\*figures\)"),
+        ({"": 1.0}, "a figure is named ''; allowed are 1 to 100 printable characters"),
+        ({"loss": 10**400}, "loss is beyond what a float can be"),
+    ],
+)
+def test_a_refused_report_says_what_is_allowed(values: Any, message: str, reports: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        job.report(**values) if isinstance(values, dict) else job.report(*values)
 
 
 def test_reports_take_no_more_than_so_much(reports: Path) -> None:

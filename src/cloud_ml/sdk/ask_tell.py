@@ -56,7 +56,8 @@ class TrialHandle:
         return f"<trial {self.number} of {self._study}: {self.parameters}>"
 
     def report(self, step: int, value: float) -> None:
-        """Report a value of the objective. Infinite values and NaN are left out.
+        """Report a value of the objective. Infinite values and NaN are left out, and so is a step
+        that is not beyond the last one: a loop may repeat what it has reported.
 
         Raises:
             InvalidRequest: It is not a number at all.

@@ -197,8 +197,6 @@ class Studies(Resources[NewStudy, Study]):
             Conflict: There is a study of that name whose trials are jobs, or one with another space
                 or objective.
         """
-        if not space and not trials:
-            return self._local_study(self.describe(name))
         new = NewStudy(
             name=name,
             space=checked_space(space or {}),
@@ -220,15 +218,15 @@ class Studies(Resources[NewStudy, Study]):
             warm_start=list(warm_start),
             local=True,
         )
-        try:
-            study = self.create(new)
-        except AlreadyExists:
-            study = self.describe(name)
-            if study.local and (why := why_other(new, study)):
-                message = f"there is a study {name} already, and {why}"
-                hint = f"Go on with it: studies.local({name!r}), change its space: "
-                hint += "studies.extend, or give another name."
-                raise Conflict(message, field="name", hint=hint) from None
+        if space or trials:
+            with contextlib.suppress(AlreadyExists):
+                return self._local_study(self.create(new))
+        study = self.describe(name)
+        if study.local and (why := why_other(new, study)):
+            message = f"there is a study {name} already, and {why}"
+            hint = f"Go on with it: studies.local({name!r}), change its space: "
+            hint += "studies.extend, or give another name."
+            raise Conflict(message, field="name", hint=hint)
         return self._local_study(study)
 
     def optuna(self) -> OptunaCalls:

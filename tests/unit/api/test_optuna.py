@@ -90,6 +90,22 @@ async def test_a_trial_from_its_begin_to_its_end(served: Served) -> None:
     assert (shown["ended"], shown["objective"]) == (1, "value:min")
 
 
+@pytest.mark.parametrize("odd", ["inf", "-inf"])
+async def test_a_value_that_is_not_finite_is_never_the_best_and_says_so(
+    served: Served, odd: str
+) -> None:
+    caller = served.member
+    study = await made(caller)
+    for value in (float(odd), -1.0):
+        message = state(await begun(caller, study), COMPLETE, value)
+        await call(caller, "SetTrialStateValues", message)
+    assert [each.values for each in await trials(caller, study)] == [(float(odd),), (-1.0,)]
+    shown = (await caller.call("GET", "/api/v1/studies/rates")).json()
+    first, second = shown["trials"]
+    assert first["message"] == f"its value is {odd}, so it is never the best here"
+    assert (second["message"], shown["best"]["number"]) == ("", 1)
+
+
 async def test_a_call_that_is_sent_again_is_carried_out_once(served: Served) -> None:
     caller = served.member
     study = await made(caller)

@@ -17,6 +17,7 @@ from cloud_ml.api import documents
 from cloud_ml.models import common
 
 _MOST_INTEGER = 2**63 - 1
+_LONGEST_TEXT = 100_000
 _DOUBLES = {"NaN", "Infinity", "-Infinity"}
 
 
@@ -68,8 +69,9 @@ class RequestFields:
             return default
         if not isinstance(value, str) or (default is None and not value):
             raise common.refuse(names[0], _shown(value), "a text")
-        if "\x00" in value or len(value) > 100_000:
-            raise common.refuse(names[0], _shown(value), "a text without NUL, not this long")
+        if "\x00" in value or len(value) > _LONGEST_TEXT:
+            allowed = f"a text without NUL, of at most {_LONGEST_TEXT} characters"
+            raise common.refuse(names[0], _shown(value), allowed)
         return value
 
     def integer(self, name: str, default: int | None = None) -> int:

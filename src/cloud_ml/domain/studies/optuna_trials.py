@@ -309,7 +309,10 @@ def _with_values(trial: TrialStatus, values: tuple[float, ...]) -> TrialStatus:
     kept = replace(_require_optuna(trial), values=tuple(map(repr, values)))
     known = all(map(math.isfinite, values))
     several = values if known and len(values) > 1 else ()
-    return replace(trial, value=values[0] if known else None, values=several, optuna=kept)
+    value = values[0] if known else None
+    odd = [one for one in values if not math.isfinite(one)]
+    message = f"its value is {odd[0]}, so it is never the best here" if odd else trial.message
+    return replace(trial, value=value, values=several, message=message, optuna=kept)
 
 
 def _check_values(record: StudyRecord, state: int, values: tuple[float, ...]) -> None:

@@ -82,7 +82,9 @@ def _near_operations(word: str, names: Sequence[str], groups: Sequence[str]) -> 
     group, _, verb = word.partition(".")
     if not verb:
         verb_matches = [name for name in names if name.partition(".")[2] == group]
-        return verb_matches[:_MOST_MATCHES] or get_close_matches(f"{group}.", groups, n=_MOST_MATCHES)
+        return verb_matches[:_MOST_MATCHES] or get_close_matches(
+            f"{group}.", groups, n=_MOST_MATCHES
+        )
     if word in names:
         return [word]
     return get_close_matches(word, names, n=_MOST_MATCHES, cutoff=0.75)

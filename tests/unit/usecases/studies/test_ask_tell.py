@@ -381,3 +381,6 @@ async def test_a_study_with_another_space_is_not_taken_for_that_of_its_name(worl
     ):
         with pytest.raises(Conflict, match=message):
             await world.loops.local("rates", other, objective=objective)
+    assert (await world.loops.local("rates")).name == "rates"
+    with pytest.raises(Conflict, match="its objective is loss:min"):
+        await world.loops.local("rates", objective="accuracy:max")
