@@ -21,6 +21,7 @@ from cloud_ml.models.services.model_files import (
     TEXT_MODELS,
     named_for_its_format,
 )
+from cloud_ml.sdk.models.folder_walk import walk_files
 from cloud_ml.sdk.models.formats import SERVED_KINDS, export_advice, wrong_content
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage.transfers import source_changed, unreadable
@@ -56,7 +57,12 @@ def _files_of_file(source: Path) -> list[ModelFile]:
     """A model of one file, with the files that belong to it."""
     name = name_of_model_file(source, str(source))
     check_beginning(source, str(source), _begin(source))
-    beside = [each for each in _companions(source) if each.is_file()]
+    folders = (source.parent.resolve(), source.resolve().parent)
+    beside = [
+        each
+        for each in _companions(source)
+        if each.is_file() and any(each.resolve().is_relative_to(one) for one in folders)
+    ]
     found = [ModelFile(source, f"1/{name}", source.stat().st_size)]
     found += [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
     _check_signatures(source, found)
@@ -80,22 +86,10 @@ def files_of(source: Path) -> list[ModelFile]:
         )
         error.hint = _hint_of_output(str(source))
         raise error
-    numbered = sorted(
-        one
-        for one in source.iterdir()
-        if one.name.isascii() and one.name.isdigit() and one.is_dir()
-    )
-    if numbered:
-        found = [file for folder in numbered for file in _below(folder, folder.name)]
-    elif any((source / name).exists() for name in MODEL_FILES):
-        found = _below(source, "1")
-    else:
-        allowed = f"numbered folders (1, 2…) with models, or one of {', '.join(MODEL_FILES)} in it"
-        near = (one for pattern in _NEAR for one in source.glob(pattern))
-        paths = [str(one) for one in itertools.islice(near, _MOST_FILES)]
-        raise _no_model(source, allowed, advice_for_folder(str(source), paths))
-    if not found:
-        raise _no_model(source, "numbered folders with files in them")
+    try:
+        found = _files_of_folder(source)
+    except OSError as error:
+        raise unreadable(Path(error.filename or source), error) from error
     if len(found) > _MOST_FILES:
         raise _no_model(
             source,
@@ -104,6 +98,26 @@ def files_of(source: Path) -> list[ModelFile]:
         )
     _check_models(source, found)
     _check_signatures(source, found)
+    return found
+
+
+def _files_of_folder(source: Path) -> list[ModelFile]:
+    numbered = sorted(
+        one
+        for one in source.iterdir()
+        if one.name.isascii() and one.name.isdigit() and one.is_dir()
+    )
+    if numbered:
+        found = [file for folder in numbered for file in _below(source, folder, folder.name)]
+    elif any((source / name).exists() for name in MODEL_FILES):
+        found = _below(source, source, "1")
+    else:
+        allowed = f"numbered folders (1, 2…) with models, or one of {', '.join(MODEL_FILES)} in it"
+        near = (one for pattern in _NEAR for one in source.glob(pattern))
+        paths = [str(one) for one in itertools.islice(near, _MOST_FILES)]
+        raise _no_model(source, allowed, advice_for_folder(str(source), paths))
+    if not found:
+        raise _no_model(source, "numbered folders with files in them")
     return found
 
 
@@ -220,7 +234,8 @@ def without_signature(keys: Sequence[str]) -> list[str]:
 
 def _companions(file: Path) -> list[Path]:
     """Files beside a model that belong to it: its signature, and the weights that ONNX keeps in
-    files of their own.
+    files of their own. A link counts if it stays beside the model, or beside what a link to the
+    model leads to.
     """
     beside = [file.with_name("signature.json")]
     if file.suffix == ".onnx":
@@ -292,20 +307,11 @@ def _digest(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def _below(folder: Path, number: str) -> list[ModelFile]:
-    found = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and not _is_hidden(path.relative_to(folder))
-    )
+def _below(source: Path, folder: Path, number: str) -> list[ModelFile]:
     return [
         ModelFile(path, f"{number}/{path.relative_to(folder).as_posix()}", path.stat().st_size)
-        for path in found
+        for path in sorted(walk_files(source, folder))
     ]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
 def advice_for_folder(source: str, paths: Sequence[str]) -> str:
