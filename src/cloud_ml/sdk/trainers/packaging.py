@@ -294,7 +294,10 @@ def _member(root: Path, path: str, prefix: str, entry: os.DirEntry[str]) -> _Mem
     _as_text(path)
     if entry.is_symlink():
         return _Member(prefix + path, Path(entry.path), 0, link=_inner_target(root, path))
-    facts = entry.stat(follow_symlinks=False)
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except OSError as error:
+        raise _unreadable(Path(entry.path), error) from error
     if not stat.S_ISREG(facts.st_mode):
         raise InvalidRequest(
             f"{path} is a {_kind(facts.st_mode)}, which cannot be sent",
@@ -387,7 +390,11 @@ def _unreadable(path: Path, error: OSError) -> InvalidRequest:
 
 def _own_patterns(root: Path) -> list[str]:
     file = root / IGNORE_FILE
-    return decode_text(file.read_bytes(), "replace").splitlines() if file.is_file() else []
+    try:
+        text = decode_text(file.read_bytes(), "replace") if file.is_file() else ""
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    return text.splitlines()
 
 
 def _is_project(root: Path) -> bool:

@@ -144,6 +144,26 @@ def test_a_link_that_leads_nowhere_is_refused_unless_ignored(project: Path) -> N
     assert "gone" not in _members(project)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+@pytest.mark.parametrize("place", ["", "src", ".cloudmlignore"])
+@pytest.mark.parametrize("mode", [0o000, 0o400])
+def test_what_cannot_be_read_is_named(project: Path, place: str, mode: int) -> None:
+    (project / ".cloudmlignore").touch()
+    (project / "src").mkdir(exist_ok=True)
+    (project / "src/more.py").touch()
+    if place == ".cloudmlignore":
+        mode = 0o000
+    (project / place).chmod(mode)
+    try:
+        with (
+            pytest.raises(InvalidRequest, match=r" cannot be read: Permission denied$"),
+            pack_source(project),
+        ):
+            pass
+    finally:
+        (project / place).chmod(0o700)
+
+
 def test_a_pipe_is_refused(project: Path) -> None:
     os.mkfifo(project / "pipe")
     with (
