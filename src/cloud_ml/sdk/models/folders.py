@@ -30,9 +30,14 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.storage.client import Storage
 
 _CLASS = re.compile(
-    rb"^(class\s+Model\b|Model\s*[:=]|from\s[^\n]*\bModel\b|[ \t]+Model[ \t]*[,)\n])", re.MULTILINE
+    rb"^(?:[^#\n]*[^#\n.\w])?Model\b"
+    rb"|^[^#\n]*\bimport[ \t]*\*"
+    rb"|^[ \t]*def[ \t]+__getattr__\b",
+    re.MULTILINE,
 )
-"""A class of that name is defined, made or imported, maybe on a line of its own."""
+"""A name ``Model`` that is no attribute and in no comment, or what may bring one. Whether it is a
+class with the right methods only the server finds out, which runs the code.
+"""
 _OUTPUT = re.compile(r"(?P<job>[A-Za-z0-9][-A-Za-z0-9]{0,62})(?P<sign>[:/]?)(?P<path>(?<=[:/]).*)?")
 """An output of a job, or what is typed for one."""
 READ_BYTES = 2**20

@@ -39,8 +39,7 @@ def test_a_link_that_leads_out_is_refused(
     with pytest.raises(InvalidRequest, match=f"^the link {place} leads out of the folder, to") as e:
         files_of(model)
     assert e.value.hint == (
-        "If this is meant to be sent, deploy a copy without links: "
-        f"cp -rL {model} COPY"
+        f"If this is meant to be sent, deploy a copy without links: cp -rL {model} COPY"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import parse_object_uri
 from cloud_ml.sdk.jobs.output_paths import OutputSource, no_such_output, refuse_other_uri
-from cloud_ml.sdk.models.folders import files_of
+from cloud_ml.sdk.models.folders import check_beginning, files_of
 
 LEFT = ["out/1/model.onnx", "notes.txt", "plots/a.csv"]
 
@@ -64,3 +64,27 @@ def test_a_uri_without_its_second_slash_is_no_job() -> None:
 def test_a_uri_without_a_bucket_is_named_whole() -> None:
     with pytest.raises(InvalidRequest, match=r"^model_uri is 'fds://'; allowed is fds://bucket/"):
         parse_object_uri("model_uri", "fds://")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"\xef\xbb\xbfclass Model:\n    pass\n",
+        b"try:\n    class Model(Base):\n        pass\nexcept NameError: raise\n",
+        b"from package import *\n",
+        b"import package as Model\n",
+        b"A = Model = make()\n",
+        b"x = 1\r\nclass Model:\r\n",
+    ],
+)
+def test_code_that_may_have_a_model_is_sent(code: bytes) -> None:
+    check_beginning(Path("model.py"), "model.py", code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [b"print(1)\n", b"# Model\n", b"m = keras.Model(x)\n", b"class MyModel:\n    pass\n", b""],
+)
+def test_code_without_a_model_is_refused(code: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="Python code with a class Model"):
+        check_beginning(Path("model.py"), "model.py", code)
