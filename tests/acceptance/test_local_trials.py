@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cloud_ml.errors import NotFound
@@ -111,6 +112,27 @@ def test_interrupted_trials_are_told_and_the_study_goes_on(
     found = studies.describe("interrupted")
     assert [one.state for one in found.trials] == ["Stopped", "Completed", "Failed"], ran.err
     assert found.trials[2].message == "exit code 3: too large"
+
+
+def test_trials_of_a_process_that_was_killed_are_named(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(REPORTS)
+    command = ["hp", "run", "--local", "-n", "killed", "--python", sys.executable]
+    space = ["-s", "lr=3,1", "--algorithm", "grid"]
+    studies = server.client().studies
+    process = server.spawn(*command, *space, "train.py", folder=tmp_path, hears_ctrl_c=True)
+    try:
+        eventually(lambda: _values(studies, "killed") == [3.0], "the first trial has reported")
+        trials = psutil.Process(process.pid).children()
+    finally:
+        process.kill()
+        process.communicate()
+    for trial in trials:
+        trial.kill()
+    ran = server.cli(*command, "train.py", folder=tmp_path)
+    assert ran.code == 0, ran.err
+    assert "Other processes run trials of killed: 0. If they are gone, cloudml hp stop" in ran.err
+    assert server.cli("hp", "stop", "killed").code == 0
+    eventually(lambda: studies.describe("killed").phase == "Stopped", "the study has ended")
 
 
 def test_parameters_are_a_file(server: RealServer, tmp_path: Path) -> None:

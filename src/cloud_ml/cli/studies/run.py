@@ -158,8 +158,22 @@ def run(
     if described.phase in STUDIES.failed:
         echo(f"{study.name} is {described.phase}: {described.message}")
         return code or JOB_FAILED
+    if code == 0:
+        _note_running(described)
     echo(f"{study.name}: {_summary(described)}")
     return code
+
+
+def _note_running(study: Study) -> None:
+    """Name trials that other processes run. Nobody knows whether those were killed."""
+    running = [str(trial.number) for trial in study.trials if trial.state == "Running"]
+    if not running:
+        return
+    note(
+        f"Other processes run trials of {study.name}: {', '.join(running)}. If they are gone, "
+        f"cloudml hp stop {study.name} ends the study, and in Python "
+        f"client.studies.local({study.name!r}).tell({running[0]}, state='failed') one trial."
+    )
 
 
 def _check_local(new: NewStudy) -> None:
