@@ -218,6 +218,23 @@ async def test_studies_of_jobs_can_be_read_only(served: Served) -> None:
     study = (await call(caller, "GetStudyIdFromName", wire.text(1, "jobs"))).integer(1)
     (found,) = await trials(caller, study)
     assert (found.state, found.values, set(found.params)) == (COMPLETE, (0.5,), {"lr", "kind"})
+    change = wire.integer(1, study)
+    for method, message in (
+        ("CreateNewTrial", change + wire.integer(3, 1)),
+        ("DeleteStudy", change),
+    ):
+        answer = await send(caller, method, message)
+        assert (answer.status, answer.json()["code"]) == (409, "conflict"), method
+        assert "jobs was not made by Optuna: here it can only be read" in answer.json()["message"]
+    assert (await caller.call("GET", "/api/v1/studies/jobs")).status == 200
+
+
+@pytest.mark.parametrize("verb", ["pause", "stop"])
+async def test_no_trial_begins_once_a_user_has_paused_or_stopped(served: Served, verb: str) -> None:
+    caller = served.member
+    study = await made(caller)
+    await begun(caller, study)
+    assert (await caller.call("POST", f"/api/v1/studies/rates/{verb}")).status == 200
     answer = await send(caller, "CreateNewTrial", wire.integer(1, study) + wire.integer(3, 1))
     assert (answer.status, answer.json()["code"]) == (409, "conflict")
 

@@ -12,7 +12,6 @@ from cloud_ml.domain.studies import ends
 from cloud_ml.domain.studies.ranking import sign_of
 from cloud_ml.domain.studies.spec import (
     ReportedValue,
-    StudyPhase,
     StudyRecord,
     StudyStatus,
     TrialState,
@@ -55,10 +54,9 @@ def trial_with(status: StudyStatus, key: str) -> TrialStatus | None:
 
 def why_none(record: StudyRecord) -> str:
     """Why there is no trial to run; empty if there is one."""
-    status = record.status
-    if status.phase is not StudyPhase.RUNNING:
-        return f"{record.key.name} is {status.phase}: {status.message or status.reason}"
-    if len(status.trials) >= record.spec.max_trials:
+    if why := ends.why_closed(record):
+        return why
+    if len(record.status.trials) >= record.spec.max_trials:
         return f"all {record.spec.max_trials} trials have begun"
     return ""
 

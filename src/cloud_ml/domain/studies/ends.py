@@ -33,6 +33,18 @@ def deadline(record: StudyRecord) -> datetime | None:
     return record.created_at + timedelta(seconds=most) if most else None
 
 
+def why_closed(record: StudyRecord) -> str:
+    """Why no trial begins, however many are left; empty if one may. A request to pause, to resume
+    or to end counts from its answer on, and shows in the phase a moment later.
+    """
+    spec, status = record.spec, record.status
+    if status.phase not in (StudyPhase.RUNNING, StudyPhase.PAUSED):
+        return f"{record.key.name} is {status.phase}: {status.message or status.reason}"
+    if spec.stopped or spec.paused:
+        return f"{record.key.name} is {'stopped' if spec.stopped else 'paused'} by a user"
+    return ""
+
+
 def end_of(record: StudyRecord, spec: StudySpec, now: datetime) -> StudyStatus | None:
     """The status with which a study ends, or begins to; ``None`` while it goes on."""
     status = record.status

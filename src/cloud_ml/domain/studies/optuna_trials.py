@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cloud_ml.domain.metrics.points import LARGEST_STEP
+from cloud_ml.domain.studies.ends import why_closed
 from cloud_ml.domain.studies.optuna_distributions import (
     check_compatible,
     parse_distribution,
@@ -24,7 +25,6 @@ from cloud_ml.domain.studies.optuna_views import (
 )
 from cloud_ml.domain.studies.spec import (
     ReportedValue,
-    StudyPhase,
     StudyRecord,
     StudyStatus,
     TrialState,
@@ -83,8 +83,8 @@ def with_new_trial(
     """
     check_made_by_optuna(record)
     status = record.status
-    if status.phase is not StudyPhase.RUNNING:
-        raise Conflict(f"{record.key.name} is {status.phase}: {status.message or status.reason}")
+    if why := why_closed(record):
+        raise Conflict(why)
     if len(status.trials) >= record.spec.max_trials:
         raise Conflict(f"{record.key.name} has {record.spec.max_trials} trials, the most allowed")
     _check_room(status)

@@ -127,8 +127,13 @@ class OptunaStorage:
         return self._number(record)
 
     def delete_study(self, caller: Identity, study: int, once: Once | None) -> None:
-        """Remove a study and its trials."""
+        """Remove a study and its trials.
+
+        Raises:
+            Conflict: Optuna's client did not make it: its trials are jobs, or those of another loop.
+        """
         record = self._at(caller, study)
+        optuna_trials.check_made_by_optuna(record)
         self._studies.delete(caller.org, record.key.name, caller, once=once)
 
     def study_number(self, caller: Identity, title: str) -> int:

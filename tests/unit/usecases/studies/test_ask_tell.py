@@ -65,6 +65,23 @@ async def test_a_loop_finds_the_best(world: World) -> None:
     assert reasons.count("TrialCompleted") == 8
 
 
+async def test_a_pause_and_a_stop_count_from_their_answers_on(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm="random", max_trials=20)
+    assert await study.ask() is not None
+    await world.loops.pause("rates")
+    assert await study.ask() is None
+    await world.until(lambda study: study.phase == "Paused")
+    await world.stop_leading()  # from here on nobody changes the phase
+    await world.loops.resume("rates")
+    assert await study.ask() is not None
+    await world.loops.pause("rates")
+    assert await study.ask() is None
+    await world.loops.resume("rates")
+    await world.loops.act("rates", "stop")
+    assert await study.ask() is None
+    assert len((await world.loops.describe("rates")).trials) == 2
+
+
 class _Scalar:
     """A tensor without dimensions, as NumPy and PyTorch have it: iterating it is an error."""
 
