@@ -31,8 +31,9 @@ def first_cell(trial: Trial | TrialCurve) -> str:
 
 
 def sort_trials(study: Study, by: str) -> Sequence[Trial]:
-    """By number as they come, or the best first and those without a value last. Trials that are
-    repeated come first, by their means, each with its repeats behind it.
+    """By number as they come, or the best first. Those that cannot be the best come last, such as
+    failed ones, and before them those without a value. Trials that are repeated come first, by
+    their means, each with its repeats behind it.
     """
     if by == "number":
         return study.trials
@@ -44,12 +45,20 @@ def sort_trials(study: Study, by: str) -> Sequence[Trial]:
 
     by_number = {trial.number: trial for trial in study.trials}
 
-    def key(trial: Trial) -> tuple[bool, bool, float, int, int]:
+    def key(trial: Trial) -> tuple[bool, bool, bool, float, int, int]:
         first = trial if trial.repeat_of is None else by_number[trial.repeat_of]
         values = values_of(first)
         value = values[at] if at < len(values) else None
         value = value if first.mean is None else first.mean
-        return value is None, not first.runs, sign * (value or 0), first.number, trial.number
+        counts = first.state in ("Completed", "Running")
+        return (
+            not counts,
+            value is None,
+            not first.runs,
+            sign * (value or 0),
+            first.number,
+            trial.number,
+        )
 
     return sorted(study.trials, key=key)
 

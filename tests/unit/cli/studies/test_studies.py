@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
+from cloud_ml.cli.display.study_tables import sort_trials
 from cloud_ml.cli.studies.documents import changes_of, study_of
 from cloud_ml.cli.studies.submit import read_words, submit
 from cloud_ml.errors import AlreadyExists, Conflict
@@ -302,6 +303,22 @@ def test_ends_of_a_study_are_options_too() -> None:
     }
     study = study_of(None, "quick", options)
     assert (study.target, study.max_time, study.max_failed) == (0.01, "2h", 0)
+
+
+def test_trials_that_cannot_be_the_best_come_last_by_value() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    values = [("Completed", 0.5), ("Failed", 0.001), ("Stopped", 0.1), ("Running", None),
+              ("Completed", 0.25), ("Running", 0.3), ("EarlyStopped", 0.2)]  # fmt: skip
+    trials = [
+        Trial(number=number, job="", parameters={}, state=state, value=value)
+        for number, (state, value) in enumerate(values)
+    ]
+    study = Study(
+        uid="u", name="rates", org="default", owner="ann", phase="Running", revision=1,
+        created_at=at, updated_at=at, objective="loss:min", objectives=["loss:min"],
+        algorithm="tpe", max_trials=9, parallel=1, trials=trials,
+    )  # fmt: skip
+    assert [one.number for one in sort_trials(study, "value")] == [4, 5, 0, 3, 1, 2, 6]
 
 
 def test_a_plot_of_a_pareto_front_needs_two_objectives(
