@@ -49,6 +49,12 @@ def test_what_is_written_can_be_read_listed_and_removed(files: FdsFileSystem) ->
     assert files.ls("spec-files", detail=False) == ["spec-files/three.txt"]
     files.rm("spec-files/three.txt")
     assert files.ls("spec-files") == []
+    for path in ("spec-files/three.txt", "fds://spec-files/three.txt"):
+        for remove in (files.rm, files.rm_file):
+            with pytest.raises(
+                FileNotFoundError, match=r"^there is no fds://spec-files/three\.txt$"
+            ):
+                remove(path)
 
 
 def test_a_part_of_a_large_file_is_read_and_no_more(files: FdsFileSystem) -> None:

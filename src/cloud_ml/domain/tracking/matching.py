@@ -35,6 +35,10 @@ class FilteredEntity:
     metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
     datasets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    def has(self, entity: Entity, key: str) -> bool:
+        """Whether there is such a value, were it NaN."""
+        return bool(self.metrics.get(key) if entity is Entity.METRIC else self.values(entity, key))
+
     def values(self, entity: Entity, key: str) -> Sequence[Any]:
         """The values that there are, none of them NaN."""
         if entity is Entity.METRIC:
@@ -48,7 +52,7 @@ class FilteredEntity:
 
 def fulfils(facts: FilteredEntity, conditions: Iterable[Comparison]) -> bool:
     """Whether all conditions hold."""
-    return all(_holds(facts.values(one.entity, one.key), one) for one in conditions)
+    return all(_holds(facts, one) for one in conditions)
 
 
 def compares(value: Any, comparison: Comparison) -> bool:
@@ -65,10 +69,10 @@ def compares(value: Any, comparison: Comparison) -> bool:
     return _COMPARE[how](value, against)
 
 
-def _holds(values: Sequence[Any], comparison: Comparison) -> bool:
-    if comparison.operator is Operator.IS_NULL:
-        return not values
-    return any(compares(value, comparison) for value in values)
+def _holds(facts: FilteredEntity, one: Comparison) -> bool:
+    if one.operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
+        return facts.has(one.entity, one.key) is (one.operator is Operator.IS_NOT_NULL)
+    return any(compares(value, one) for value in facts.values(one.entity, one.key))
 
 
 def lower(text: str) -> str:

@@ -158,6 +158,7 @@ class FdsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             elif self.isfile(name):
                 self._rm(name)
             elif not recursive:
+                self.info(name)  # if there is such a folder
                 raise IsADirectoryError(name)
 
     def _rm(self, path: str) -> None:
@@ -261,7 +262,7 @@ def _errors(path: str) -> Iterator[None]:
     try:
         yield
     except NotFound as error:
-        raise FileNotFoundError(f"there is no {SCHEME}{path}") from error
+        raise FileNotFoundError(f"there is no {SCHEME}{path.removeprefix(SCHEME)}") from error
     except AlreadyExists as error:
         raise FileExistsError(f"{SCHEME}{path} exists already") from error
     except Forbidden as error:

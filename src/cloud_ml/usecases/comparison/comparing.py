@@ -186,7 +186,7 @@ class Comparisons:
             for row in part:
                 last = values.get(row.uid, ())
                 known = facts.get(row.uid)
-                if not last or known is None:
+                if not last or known is None or math.isnan(last[0].value):
                     continue
                 alike = known.get(("module", "name")) in modules
                 if alike or row.experiment != DEFAULT_EXPERIMENT:

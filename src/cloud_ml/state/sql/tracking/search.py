@@ -135,11 +135,12 @@ def _condition(one: Comparison, dialect: str) -> ColumnElement[bool]:
 
 
 def _of_metric(one: Comparison) -> ColumnElement[bool]:
-    """A metric that is NaN has no last value, and fulfils nothing."""
+    """A metric that is NaN is there, and compares with nothing."""
     this = (series.c.run == runs.c.number) & (series.c.name == one.key)
-    if one.operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
-        there = _there(this, series.c.last.is_not(None))
-        return not_(there) if one.operator is Operator.IS_NULL else there
+    if one.operator is Operator.IS_NULL:
+        return not_(_there(this))
+    if one.operator is Operator.IS_NOT_NULL:
+        return _there(this)
     return _there(this, _COMPARE[one.operator](series.c.last, one.value))
 
 
