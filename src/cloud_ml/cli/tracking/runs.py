@@ -38,6 +38,7 @@ _LOGGED_TO_RUNS = (
     "CloudMlClient().run(NAME) and its log(step, loss=0.3)"
 )
 _SHOWN = 4
+_MOST_NAMED = 20
 _LISTED = 50
 _STATES = {
     "scheduled": "SCHEDULED", "queued": "SCHEDULED", "running": "RUNNING",
@@ -400,9 +401,11 @@ def _write_points(
     there = session.client.runs.series(uid)
     found = [one for one in there if name in (None, one.name) and task in (None, one.task)]
     if not found:
+        names = sorted({one.name for one in there})
+        more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         raise NotFound(
             f"{called} has reported no such metric", field="metric", value=name or task,
-            allowed=", ".join(sorted({one.name for one in there})) or "none: nothing was reported",
+            allowed=", ".join(names[:_MOST_NAMED]) + more or "none: nothing was reported",
         )  # fmt: skip
     write_table(output, file, *point_table(session.client, uid, found))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cloud_ml.cli.tracking.runs import _write_points
+from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.tracking.metrics import (
     JobSeries,
@@ -69,6 +72,17 @@ def test_a_range_needs_a_metric(run: Run) -> None:
         result = run("runs", "metrics", "a", *words)
         assert result.exit_code == 2
         assert "need --name" in result.stderr
+
+
+def test_of_many_metrics_some_are_named_where_one_is_missing() -> None:
+    there = [series(f"m{number:03d}") for number in range(300)]
+    session: Any = SimpleNamespace(
+        client=SimpleNamespace(runs=SimpleNamespace(series=lambda _: there))
+    )
+    with pytest.raises(NotFound) as refused:
+        _write_points(session, "csv", "-", run=("uid", "a"), selection=("nothing", None))
+    assert str(refused.value.allowed).startswith("m000, m001, ")
+    assert str(refused.value.allowed).endswith("m019, and 280 more")
 
 
 def test_a_run_without_metrics_says_how_to_report_some(run: Run, api: FakeApi) -> None:
