@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cloud_ml.errors import NotFound
-from cloud_ml.sdk.failures import no_such_org
 from cloud_ml.sdk.jobs.train_jobs import TrainJobs
 from cloud_ml.sdk.models.deploying import ModelServices
 from cloud_ml.sdk.server import ServerCalls
@@ -128,6 +127,8 @@ class CloudMlClient(TrainJobs, ModelServices, ServerCalls):
         try:
             number = self.admin.describe_org(org).org_id
         except NotFound as error:
+            from cloud_ml.sdk.failures import no_such_org
+
             raise no_such_org(error) from error
         # Not a copy: it would have this client's parts, which ask about its own organisation.
         other = object.__new__(type(self))

@@ -173,10 +173,7 @@ async def test_org_id_filters_within_what_the_key_may_see(served: Served) -> Non
     assert [row["job_name"] for row in mine.json()["data"]] == ["linear"]
     foreign = await served.stranger.original("GET", f"{TRAIN}?org_id=1")
     missing = await served.stranger.original("GET", f"{TRAIN}?org_id=4711")
-    assert (foreign.status, foreign.text.replace("1", "#")) == (
-        404,
-        missing.text.replace("4711", "#"),
-    )
+    assert (foreign.status, foreign.text) == (404, missing.text.replace("4711", "1"))
     assert (await served.stranger.original("GET", f"{TRAIN}?org_id=-1")).status == 403
     everyone = await served.admin.original("GET", f"{TRAIN}?org_id=-1")
     assert [row["job_name"] for row in everyone.json()["data"]] == ["linear"]

@@ -24,7 +24,6 @@ from cloud_ml.aio.jobs.train_jobs import AsyncTrainJobs
 from cloud_ml.aio.models.deploying import AsyncModelServices
 from cloud_ml.aio.server import AsyncServerCalls
 from cloud_ml.errors import NotFound
-from cloud_ml.sdk.failures import no_such_org
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,6 +126,8 @@ class AsyncCloudMlClient(AsyncTrainJobs, AsyncModelServices, AsyncServerCalls):
         try:
             number = (await self.admin.describe_org(org)).org_id
         except NotFound as error:
+            from cloud_ml.sdk.failures import no_such_org
+
             raise no_such_org(error) from error
         # Not a copy: it would have this client's parts, which ask about its own organisation.
         other = object.__new__(type(self))
