@@ -601,13 +601,14 @@ class LifecycleOnSeveralMachines(JobLifecycle):
 
     @rule(data=st.data())
     def a_place_is_given_to_others(self, data: st.DataObject) -> None:
-        held = sorted(
+        held = [
             (key, one.name)
             for key, gang in self.machine.gangs.items()
             if not gang.state.over
             for one in gang.processes
             if one.running
-        )
+        ]
+        held.sort(key=lambda place: (str(place[0]), place[1]))
         if held:
             self.engine.preempt(*data.draw(st.sampled_from(held)))
 
