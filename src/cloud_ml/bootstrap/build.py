@@ -213,7 +213,7 @@ def build(
 
 
 def _check_environments(settings: Settings) -> None:
-    """Refuse a folder of environments that cannot be written. Jobs would fail one by one."""
+    """Refuse a folder of environments that cannot be written: what jobs require is installed there."""
     if not settings.environments.home:
         return
     home = settings.environments_home
